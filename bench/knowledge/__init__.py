@@ -1,0 +1,1 @@
+"""How well and how fast documents are found: ``python -m bench.knowledge``."""

@@ -1,0 +1,1 @@
+"""What the web app costs a browser while a reply streams into it."""

@@ -1,0 +1,1 @@
+"""What every package may import: refusals, the clock, ids, settings, logging. Frozen at five files."""

@@ -1,0 +1,1 @@
+"""One module a resource: translate, call one use case, translate."""

@@ -1,0 +1,1 @@
+"""Making the effect table again, for the people who review it; the server imports none of it."""

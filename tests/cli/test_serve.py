@@ -1,0 +1,28 @@
+"""``parley serve`` where it cannot: one sentence, and nothing made, printed or left behind."""
+
+import socket
+from pathlib import Path
+
+from tests.cli.conftest import command
+
+
+async def test_a_port_that_is_taken_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    data = tmp_path / "var"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        ended = await command("serve", environment={"PARLEY_DATA_DIR": str(data), "PARLEY_PORT": str(port)})
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"parley: Port {port} on 127.0.0.1 is taken; choose another with PARLEY_PORT.\n"
+    assert not data.exists()
+
+
+async def test_an_address_of_another_machine_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    data = tmp_path / "var"
+    variables = {"PARLEY_DATA_DIR": str(data), "PARLEY_HOST": "192.0.2.1", "PARLEY_PORT": "0"}
+    ended = await command("serve", environment=variables)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("parley: Nothing can listen on 192.0.2.1:0: ")
+    assert ended.err.endswith("Correct PARLEY_HOST.\n")
+    assert not data.exists()

@@ -1,0 +1,17 @@
+import type { Credential } from '../api/types';
+
+/** What an MCP server's credential is filed under. */
+export const MCP = 'mcp_server';
+
+/** The page on which a credential is looked after. */
+export function pageOf(credential: Credential): string {
+  if (credential.integration_name === MCP) return `/integrations/mcp/${credential.credential_id}`;
+  const type = credential.integration_type;
+  return `/integrations/${credential.integration_name}${type && type !== 'tool' ? `?type=${type}` : ''}`;
+}
+
+/** Where the credential is replaced by a new one. */
+export function reconnectPageOf(credential: Credential): string {
+  const page = pageOf(credential);
+  return `${page}${page.includes('?') ? '&' : '?'}reconnect=${credential.credential_id}`;
+}
