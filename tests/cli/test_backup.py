@@ -20,13 +20,14 @@ from parley.storage.schema import revision
 from parley.storage.tables.accounts import organizations
 from parley.storage.tables.knowledge import document_pieces
 from parley.testing.provider_proxy import ProviderProxy
-from parley.testing.scripted_model import ScriptedModel
+from parley.testing.scripted_model import ScriptedModel, ScriptedReply
 from tests.cli.conftest import command
 from tests.cli.installation import Installation, installed
 from tests.conftest import fresh_database
 from tests.contract.conftest import ORGANIZATION, House, furnish, open_house
-from tests.stage import Stage, Turn, caller, calls, faults, says
+from tests.stage import Json, Stage, Turn, caller, calls, faults, says
 
+WAIT_SECONDS = 60
 PASSPHRASE = "a passphrase of some length"
 
 
@@ -77,6 +78,7 @@ async def test_a_paused_turn_goes_on_in_the_restored_store(
         house = await open_house(stack, store_url, tmp_path, proxy, {})
         stage = await stage_in(stack, house, model)
         paused = await stage.turn(calls("ask_user_yes_no", {"message": "Shall I?"}), message="before the backup")
+        running = await start_held(stage)
         variables = environment(store_url, house.parley.settings.data_dir)
         # The server works on: what is copied is one moment of it.
         async with asyncio.TaskGroup() as group:
@@ -87,9 +89,13 @@ async def test_a_paused_turn_goes_on_in_the_restored_store(
                 turns += 1
         assert copying.result().code == 0, copying.result().err
         assert turns > 0
+        await model.release(stage.model_key)
+        assert (await stage.follow(running)).text == "Done here."
 
     there = environment(target_url, tmp_path / "target" / "data")
     await restored(file, there)
+    # What was running in that moment goes on here: that turn, and perhaps one of the others.
+    await stage.script(says("Went on."), says("Went on."))
     async with AsyncExitStack() as stack:
         again = await open_house(stack, target_url, tmp_path / "target", proxy, {})
         assert await faults(again.parley) == []
@@ -98,6 +104,10 @@ async def test_a_paused_turn_goes_on_in_the_restored_store(
         moved.client.session = (
             await stack.enter_async_context(caller(again.base_url, house.key, ORGANIZATION))
         ).session
+        newest = (await moved.client.get("/assistant/chats?limit=1")).body["items"][0]
+        for chat_id in (newest["id"], running["chat_id"]):
+            await moved.settled(chat_id)
+        assert await said(moved, running["chat_id"]) == ["in the middle", "Went on."]
         await answer_yes(moved, paused)
         assert (await moved.client.get(f"/assistant/chat/{paused.chat_id}")).body["messages"][0]["content"] == (
             "before the backup"
@@ -120,6 +130,22 @@ async def restored(file: Path, variables: dict[str, str]) -> None:
 async def stage_in(stack: AsyncExitStack, house: House, model: ScriptedModel) -> Stage:
     client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
     return await furnish(house, client, model)
+
+
+async def start_held(stage: Stage) -> Json:
+    """A turn whose model does not answer before it is released."""
+    await stage.script(ScriptedReply(text=["Done here."], barrier=stage.model_key))
+    before = len(await stage.sent())
+    started = await stage.start("in the middle")
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(await stage.sent()) == before:
+            await asyncio.sleep(0.01)
+    return started
+
+
+async def said(stage: Stage, chat_id: str) -> list[str]:
+    """The texts of a chat's messages."""
+    return [message["content"] for message in (await stage.client.get(f"/assistant/chat/{chat_id}")).body["messages"]]
 
 
 async def answer_yes(stage: Stage, paused: Turn) -> None:

@@ -72,6 +72,13 @@ async def run(stage: Stage, action: str, parameters: Json | None = None, name: s
     return turn.data("tool_result")["output"]
 
 
+# This one first: a later one changes a folder under the running server, and the detail tells that too.
+async def test_the_health_detail_counts_the_catalog_and_the_good_folders(stage: Stage) -> None:
+    told = (await stage.client.get("/system/health")).body["integrations"]
+    assert set(told["failed"]) == {"house/github", "torn", "falls", "leaves"}
+    assert told["loadable"] == 194 + len({"our_items", "later"})
+
+
 async def test_a_house_integration_runs_in_a_turn_with_the_key_of_the_vault(stage: Stage, items: Items) -> None:
     assert (await run(stage, "list_items"))["status"] == "needs_credential"
     await connect(stage)
@@ -120,6 +127,8 @@ async def test_files_that_changed_since_the_start_are_not_run(stage: Stage, item
     code.write_text(code.read_text(encoding="utf-8") + "\n# another line\n", encoding="utf-8")
     assert "changed since this server started" in (await run(stage, "list_items", None, "later"))["error"]
     assert items.asked == []
+    told = (await stage.client.get("/system/health")).body["integrations"]["failed"]
+    assert "changed since this server started" in told["later"]
 
 
 @pytest.mark.parametrize(
@@ -138,9 +147,3 @@ async def test_a_folder_with_a_name_of_the_catalog_does_not_take_its_place(stage
     shown = (await stage.client.get("/integrations/tools/github")).body
     assert len(shown["actions"]) > 10
     assert (await run(stage, "list_issues", None, "github"))["status"] == "needs_credential"
-
-
-async def test_the_health_detail_counts_the_catalog_and_the_good_folders(stage: Stage) -> None:
-    told = (await stage.client.get("/system/health")).body["integrations"]
-    assert set(told["failed"]) == {"house/github", "torn", "falls", "leaves"}
-    assert told["loadable"] == 194 + len({"our_items", "later"})

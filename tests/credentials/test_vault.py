@@ -43,7 +43,7 @@ def test_what_was_sealed_long_ago_still_opens() -> None:
     assert ring.open(GOLDEN, key_id="k1", context=CONTEXT) == b"kept since the first day"
 
 
-@pytest.mark.parametrize("plain", [b"", b"x", b"a secret" * 5_000])
+@pytest.mark.parametrize("plain", [b"", b"x", b"a secret", b"a secret" * 5_000])
 def test_what_is_sealed_opens_and_never_looks_the_same_twice(plain: bytes) -> None:
     ring = Keyring({"k1": KEY, "k2": OTHER_KEY})
     sealed, key_id = ring.seal(plain, context=CONTEXT)
@@ -54,7 +54,8 @@ def test_what_is_sealed_opens_and_never_looks_the_same_twice(plain: bytes) -> No
     # Both nonces and both keys differ: nothing but the version is shared.
     for start, stop in ((1, 13), (13, HEAD), (HEAD, HEAD + 12)):
         assert sealed[start:stop] != again[start:stop]
-    assert not plain or plain not in sealed
+    # One byte is in any random bytes by chance now and then; eight are not.
+    assert len(plain) < 8 or plain[:8] not in sealed
 
 
 def test_a_change_of_any_byte_of_the_place_or_of_the_key_opens_nothing() -> None:
