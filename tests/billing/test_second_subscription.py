@@ -11,7 +11,7 @@ from parley.base.clock import Clock
 from parley.billing import Plans
 from parley.billing.checkouts import AnotherCheckout, PaymentsDown
 from parley.billing.payments import Payments, StripeKeys
-from parley.billing.subscriptions import Subscriptions
+from parley.billing.subscriptions import StillPaid, Subscriptions
 from parley.storage import Store
 from parley.storage.tables.accounts import audit_log
 from tests.billing.stripe_world import SECRET_KEY, WEBHOOK_SECRET, StripeWorld, event, signature
@@ -45,6 +45,19 @@ async def paid_twice(stripe: StripeWorld, owner: Caller) -> tuple[str, str]:
 async def kept(shop: Subscriptions, owner: Caller) -> str | None:
     subscription, _ = await shop.current(owner.organization_id)
     return subscription.stripe_subscription if subscription else None
+
+
+async def test_the_operator_does_not_put_a_plan_over_one_that_is_paid(
+    shop: Subscriptions, stripe: StripeWorld, owner: Caller
+) -> None:
+    paid = f"sub_{uuid4().hex}"
+    await stripe.subscribe(paid, owner.organization_id, Clock().now(), latest_invoice=f"in_{paid}")
+    await tell(shop, paid)
+    before = await shop.current(owner.organization_id)
+    with pytest.raises(StillPaid):
+        await shop.grant_plan(owner.organization_id, "paid")
+    assert await shop.current(owner.organization_id) == before
+    assert await kept(shop, owner) == paid
 
 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────

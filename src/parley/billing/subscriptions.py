@@ -63,6 +63,10 @@ class NoOverage(Conflict):
     """Your plan does not let the wallet pay beyond the month. Move to a plan that does."""
 
 
+class StillPaid(Conflict):
+    """The organization pays for a subscription. End that on its billing page or at Stripe, then grant the plan."""
+
+
 class GrantDiffers(Conflict):
     """Another number of credits was granted under this id before. Nothing was granted now; take another id."""
 
@@ -164,7 +168,7 @@ class Subscriptions:
     async def grant_plan(self, organization_id: str, plan_slug: str) -> Plan:
         """Put an organization on a plan from now on, without payment: the operator's command.
 
-        Raises NoSuchPlan, OrganizationNotFound.
+        Raises NoSuchPlan, OrganizationNotFound, and StillPaid where Stripe would go on taking money for another one.
         """
         plan = self._plans.find(plan_slug)
         if plan is None:
@@ -172,8 +176,11 @@ class Subscriptions:
         now = self._clock.now()
 
         def work(tx: WriteTx) -> None:
-            if store.lock(tx, organization_id, now) is None:
+            present = store.lock(tx, organization_id, now)
+            if present is None:
                 raise OrganizationNotFound
+            if present.stripe_subscription is not None:
+                raise StillPaid
             store.change_subscription(tx, organization_id, {**NOT_PAID, "plan_slug": plan.slug, "anchor_at": now})
             _record_grant(tx, organization_id, "plan_granted", f"The operator granted the plan {plan.name}", now)
 

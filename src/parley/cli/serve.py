@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+from dataclasses import replace
 
 import uvicorn
 import uvloop
@@ -49,6 +50,9 @@ def keep_memory_private() -> None:
 async def _serve(settings: Settings, role: Role, store_at: OpenStore) -> None:
     # Before anything is made: what a first start prints is for a server that then answers.
     sockets = [] if role == "worker" else bound(settings.host, settings.port)
+    if sockets and settings.port == 0:
+        # The system has chosen one; links that lead here name it.
+        settings = replace(settings, port=sockets[0].getsockname()[1])
     async with open_parley(settings, role, store_at=store_at) as parley:
         _greet(parley)
         if role == "worker":
