@@ -16,9 +16,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client import generate_latest
 
 from parley.base.settings import SettingsError, read_settings
 from parley.telemetry import names
+from parley.telemetry.meters import MOST_MODELS, Meters
 from parley.testing.fake_github import FakeGitHub
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
@@ -213,6 +215,20 @@ async def test_a_tool_that_a_model_made_up_is_no_label(watched: Watched) -> None
     scraped = await watched.scrape()
     assert 'parley_action_seconds_count{integration="",outcome="failed",tool=""} 1.0' in scraped
     assert "made_up_by_a_model" not in scraped
+
+
+def test_no_number_of_model_names_makes_more_series_than_a_server_can_keep() -> None:
+    meters = Meters("1")
+    for number in range(MOST_MODELS + 50):
+        meters.first_token.labels(*meters.model_labels("openai", f"model-{number}")).observe(1)
+    scraped = generate_latest(meters.registry).decode().splitlines()
+    counts = [line for line in scraped if line.startswith("parley_time_to_first_token_seconds_count")]
+    assert len(counts) == MOST_MODELS + 1
+    assert (
+        'parley_time_to_first_token_seconds_count{gen_ai_provider_name="",gen_ai_request_model="other"} 50.0' in counts
+    )
+    # A model that has its own goes on having it.
+    assert meters.model_labels("openai", "model-0") == ("openai", "model-0")
 
 
 async def test_every_metric_of_the_dashboard_is_there(watched: Watched, github: FakeGitHub) -> None:

@@ -8,6 +8,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKENS = tuple(4**power for power in range(14))
 MODEL = ("gen_ai_provider_name", "gen_ai_request_model")
+# Series are kept until the process ends, and a model behind an organization's own address has any name at all.
+MOST_MODELS = 500
+OTHER_MODEL = ("", "other")
 
 type Exemplar = dict[str, str] | None
 
@@ -17,6 +20,7 @@ class Meters:
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
+        self._models: set[tuple[str, str]] = set()
         ProcessCollector(registry=self.registry)
         Info("parley", "This Parley.", registry=self.registry).info({"version": version})
         self.turns = Counter("parley_turns", "Runs that ended or paused, by how.", ("outcome",), registry=self.registry)
@@ -57,6 +61,15 @@ class Meters:
         )
         self.waiting = Gauge("parley_runs_waiting", "Runs that no process has taken yet.", registry=self.registry)
         self.running = Gauge("parley_runs_running", "Runs that this process executes now.", registry=self.registry)
+
+    def model_labels(self, provider: str, model: str) -> tuple[str, str]:
+        """The labels of a model, in the order of ``MODEL``; those past the first MOST_MODELS share one pair."""
+        named = (provider, model)
+        if named not in self._models:
+            if len(self._models) >= MOST_MODELS:
+                return OTHER_MODEL
+            self._models.add(named)
+        return named
 
 
 class Scrape:

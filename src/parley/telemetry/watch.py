@@ -161,7 +161,8 @@ class RunWatch:
         span.end()
         if self._meters is None:
             return
-        whose, exemplar = (self._facts.provider, self._facts.model), self._exemplar()
+        whose = self._meters.model_labels(self._facts.provider, self._facts.model)
+        exemplar = self._exemplar()
         self._meters.model_seconds.labels(*whose, error).observe(seconds, exemplar)
         self._meters.tokens.labels(*whose, "input").observe(usage.input, exemplar)
         self._meters.tokens.labels(*whose, "output").observe(usage.output, exemplar)
