@@ -447,6 +447,14 @@ async def test_what_changed_loses_its_review_and_asks_until_it_is_looked_at(stag
     assert "has not reviewed" in asked.question["message"]
     shown = {each["name"]: each for each in (await stage.client.get(path)).body["actions"]}
     assert (shown["get_task"]["effect"], shown["remove_task"]["effect"]) == (None, "destructive")
+    assert {name: each["fingerprint"] for name, each in shown.items()} == {
+        each["name"]: each["fingerprint"] for each in seen["actions"]
+    }
+    await bring(stage, display_name="Other tasks")
+    listed = (await stage.client.get("/integrations/openapi")).body["integrations"]
+    assert [(each["integration_name"], each["total_actions"], each["unreviewed"]) for each in listed] == [
+        ("api_other_tasks", 6, 0), ("api_tasks", 7, 2),
+    ]  # fmt: skip
     mark = shown["get_task"]["fingerprint"]
     for fingerprint, status in (("f" * 64, 409), (mark, 200)):
         reviews = [{"name": "get_task", "fingerprint": fingerprint, "effect": "read"}]

@@ -48,7 +48,7 @@ from parley.integrations.openapi import (
     read_api,
     request_of,
 )
-from parley.integrations.own import Changes, OwnAction, OwnIntegration, clean_text
+from parley.integrations.own import ActionCount, Changes, OwnAction, OwnIntegration, Review, clean_text
 from parley.integrations.own import store as own_rows
 from parley.storage import ReadTx, Store, WriteTx
 from parley.storage.once import OnceKey, remember
@@ -116,12 +116,11 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiReview:
-    """What a person says that an action does. ``fingerprint`` is that of the version they looked at."""
+class ApiBrief:
+    """An imported API without its actions."""
 
-    name: str
-    fingerprint: str
-    effect: EffectKind | None
+    own: OwnIntegration
+    count: ActionCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +284,13 @@ class ImportedApis:
 
     # ── showing, reviewing, deleting ────────────────────────────────────────────────────────────
 
-    async def list(self, organization_id: str) -> Sequence[Api]:
+    async def list(self, organization_id: str) -> Sequence[ApiBrief]:
         """Every imported API of an organization, by name."""
 
-        def work(tx: ReadTx) -> Sequence[Api]:
+        def work(tx: ReadTx) -> Sequence[ApiBrief]:
             found = own_rows.list_integrations(tx, organization_id)
-            return [Api(own, own_rows.list_actions(tx, own.id)) for own in found if own.kind == OPENAPI]
+            counts = own_rows.action_counts(tx, organization_id)
+            return [ApiBrief(own, counts.get(own.id, ActionCount())) for own in found if own.kind == OPENAPI]
 
         return await self._store.read(work)
 
@@ -298,17 +298,14 @@ class ImportedApis:
         """One of them. Raises NoSuchApi."""
         return await self._store.read(lambda tx: _api(tx, organization_id, name))
 
-    async def review(self, caller: Caller, name: str, reviews: Sequence[ApiReview], source: Source) -> Api:
+    async def review(self, caller: Caller, name: str, reviews: Sequence[Review], source: Source) -> Api:
         """Note what a person says of actions, all or none. Raises NoSuchApi and ActionChanged."""
         now = self._clock.now()
 
         def work(tx: WriteTx) -> Api:
             own = _api(tx, caller.organization_id, name).own
-            for each in reviews:
-                if not own_rows.review(
-                    tx, own.id, each.name, each.fingerprint, effect=each.effect, user_id=caller.user_id, now=now
-                ):
-                    raise ActionChanged
+            if not own_rows.review_each(tx, own.id, reviews, user_id=caller.user_id, now=now):
+                raise ActionChanged
             self._note(tx, caller, own, source, "reviewed", {"effects": {each.name: each.effect for each in reviews}})
             return _api(tx, caller.organization_id, name)
 

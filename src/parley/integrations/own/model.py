@@ -70,6 +70,15 @@ class OwnAction:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """What a person says that an action does, None to take it back; ``fingerprint`` is of what they looked at."""
+
+    name: str
+    fingerprint: str
+    effect: EffectKind | None
+
+
+@dataclass(frozen=True, slots=True)
 class OwnIntegration:
     """One own integration without its actions. Times are µs.
 
@@ -91,6 +100,14 @@ class OwnIntegration:
     def integration(self) -> Integration:
         """The same as an integration of the catalog, without actions."""
         return Integration(name=self.name, display_name=self.display_name, description=self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCount:
+    """How many actions an own integration has, and how many of them nobody has reviewed as they are now."""
+
+    total: int = 0
+    unreviewed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
