@@ -345,10 +345,10 @@ class ImportedApis:
         reached, request = reached_of(own), request_of(action.found)
         way = reached.way(usable.auth_type)
         schemes = _combination(request, way)
+        sealed = secret_values(integration_of(own), Secret(usable.auth_type, usable.auth_data))
         for last in (False, True):
             shown, kept = await self._presented(usable, reached, way, schemes)
-            hidden = {*secret_values(integration_of(own), Secret(usable.auth_type, usable.auth_data))}
-            hidden |= {value for parts in shown.values.values() for value in parts.values() if value}
+            hidden = sealed.union(value for parts in shown.values.values() for value in parts.values() if value)
             left = max(seconds - (time.monotonic() - began), 0.1)
             invoked = await call(
                 self._egress, reached, request, arguments, shown, sorted(hidden), seconds=left, max_bytes=max_bytes
