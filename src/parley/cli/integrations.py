@@ -19,6 +19,7 @@ from parley.integrations.index import SHIPPED, read_index
 # As the server takes it in one request; a larger document is imported by its address.
 MOST_DOCUMENT_BYTES = 900_000
 MANY = 40
+NO_FOLDER = "There is no such folder. Set PARLEY_INTEGRATIONS_DIR, or pass --dir."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def new(settings: Settings, name: str, root: Path | None) -> int:
     folder = root or settings.house
     if folder is None:
         return _failed("Say where: set PARLEY_INTEGRATIONS_DIR, or pass --dir.")
-    if name in _taken():
+    if name in read_index(SHIPPED).names:
         return _failed(f"{name}: {TAKEN}.")
     try:
         made = make_sample(folder, name)
@@ -71,9 +72,14 @@ def new(settings: Settings, name: str, root: Path | None) -> int:
 def check(settings: Settings, name: str | None, root: Path | None) -> int:
     """Say of each folder, or of one, what is wrong with it and what to do; the exit code."""
     folder = root or settings.house
-    if folder is None or not folder.is_dir():
-        return _failed("There is no such folder. Set PARLEY_INTEGRATIONS_DIR, or pass --dir.")
-    folders = subfolders(folder.absolute())
+    if folder is None:
+        return _failed(NO_FOLDER)
+    try:
+        folders = subfolders(folder.absolute())
+    except (FileNotFoundError, NotADirectoryError):
+        return _failed(NO_FOLDER)
+    except OSError as error:
+        return _failed(f"{folder} cannot be listed: {error.strerror}.")
     if name is not None:
         folders = [each for each in folders if each.name == name]
     if not folders:
@@ -82,24 +88,18 @@ def check(settings: Settings, name: str | None, root: Path | None) -> int:
 
 
 async def _check(folders: list[Path], settings: Settings) -> int:
-    broken, taken = 0, _taken()
+    broken, taken = 0, read_index(SHIPPED).names
     for folder in folders:
-        looked = await look(folder, settings.data_dir)
-        problems = (*looked.problems, *((f"{TAKEN}.",) if folder.name in taken else ()))
-        actions = looked.integration.actions if looked.integration else ()
+        report = await look(folder, settings.data_dir)
+        problems = (*report.problems, *((f"{TAKEN}.",) if folder.name in taken else ()))
+        actions = report.integration.actions if report.integration else ()
         print(f"{folder.name}: {'broken' if problems else f'good, {len(actions)} actions'}")
-        for sentence in (*problems, *looked.notes):
+        for sentence in (*problems, *report.notes):
             print(f"  {sentence}")
         for action in actions:
             print(f"  {action.name}: {action.effect.effect if action.effect else 'destructive (not declared)'}")
         broken += bool(problems)
     return 1 if broken else 0
-
-
-def _taken() -> set[str]:
-    """The names that are the catalog's."""
-    index = read_index(SHIPPED)
-    return {summary.name for summary in index.integrations} | set(index.failures)
 
 
 def import_api(wish: ImportWish) -> int:
