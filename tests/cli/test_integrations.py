@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -212,5 +213,8 @@ async def test_an_api_is_shown_and_imported_once_somebody_agrees(tmp_path: Path)
         assert made.code == 0, made.err
         assert "destructive remove_task  DELETE /tasks/{id}" in made.out
         assert "Imported as api_tasks with 6 actions" in made.out
+        elsewhere = {**variables, "PARLEY_ORGANIZATION_ID": str(uuid4())}
+        refused = await command(*arguments, "--yes", environment=elsewhere)
+        assert (refused.code, "cannot act in organization" in refused.err) == (1, True)
         missing = await command("integrations", "import", str(tmp_path / "no.yaml"), "--yes", environment=variables)
         assert (missing.code, "cannot be read" in missing.err) == (1, True)

@@ -12,7 +12,8 @@ import msgspec
 from rich.console import Console
 
 from parley.base.settings import Settings
-from parley.cli.chat.client import Client, Trouble, connected
+from parley.cli.chat.client import Trouble, choose_organization, connected
+from parley.cli.chat.markdown import clean
 from parley.integrations.house import TAKEN, UnfitFolder, look, make_sample, subfolders
 from parley.integrations.index import SHIPPED, read_index
 
@@ -107,7 +108,7 @@ def import_api(wish: ImportWish) -> int:
     try:
         return asyncio.run(_import(wish))
     except Trouble as trouble:
-        return _failed(str(trouble))
+        return _failed(clean(str(trouble)))
 
 
 async def _import(wish: ImportWish) -> int:
@@ -117,7 +118,7 @@ async def _import(wish: ImportWish) -> int:
     if wish.display_name:
         body["display_name"] = wish.display_name
     async with connected(wish.url, wish.key, wish.organization_id) as client:
-        await _choose_organization(client)
+        await choose_organization(client)
         seen = await client.post("/integrations/openapi", _Seen, body)
         _show(seen)
         if not wish.confirmed and not _agreed(len(seen.actions)):
@@ -128,16 +129,6 @@ async def _import(wish: ImportWish) -> int:
     if made.needs_credential:
         print(f"Connect it: POST /credentials with integration_name {made.integration_name!r}, or when a chat asks.")
     return 0
-
-
-async def _choose_organization(client: Client) -> None:
-    if client.organization_id:
-        return
-    known = await client.organizations()
-    chosen = next((each for each in known if each.is_default), known[0] if known else None)
-    if chosen is None:
-        raise Trouble("This key may act in no organization.")
-    client.organization_id = chosen.id
 
 
 def _document(spec: str) -> dict[str, Any]:
