@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NOTHING = asyncio.subprocess.DEVNULL
 @asynccontextmanager
 async def making(
     target: Path, module: str, *arguments: str, seconds: float, stdout: int = NOTHING, stderr: int = NOTHING
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, Path]]:
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, Path]]:
     """``python -m MODULE … --output PARTIAL``, and the partial file beside ``target``, to be put in its place.
 
     Leaving ends the child and deletes a partial file that is still there. Raises TimeoutError where the

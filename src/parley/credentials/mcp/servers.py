@@ -38,7 +38,7 @@ from parley.integrations.mcp import (
     url_secrets,
 )
 from parley.integrations.mcp.places import STDIO
-from parley.integrations.own import MCP, Changes, OwnAction, OwnIntegration, Review
+from parley.integrations.own import MCP, Changes, OwnAction, OwnIntegration, Review, plain_name
 from parley.integrations.own import store as own_rows
 from parley.storage import ReadTx, Store, WriteTx
 from parley.storage.once import OnceKey, remember
@@ -228,8 +228,7 @@ class McpServers:
         return changes
 
     def _free_name(self, tx: ReadTx, organization_id: str, display_name: str) -> str:
-        plain = re.sub(r"[^a-z0-9]+", "_", display_name.lower()).strip("_")[:NAME_CHARACTERS].strip("_")
-        wanted = f"mcp_{plain or 'server'}"
+        wanted = f"mcp_{plain_name(display_name, NAME_CHARACTERS) or 'server'}"
         return own_rows.free_name(tx, organization_id, f"{wanted}_server" if self._offers.has(wanted) else wanted)
 
     # ── looking and calling ─────────────────────────────────────────────────────────────────────

@@ -232,7 +232,7 @@ def _looked_out(looked: Looked) -> LookedOut:
         actions=[SeenActionOut(**_seen(action, action.fingerprint)) for action in description.actions],
         total_actions=len(description.actions),
         rejected=dict(description.rejected),
-        notes=list(looked.notes or description.notes),
+        notes=list(looked.notes),
         changes=looked.changes.as_json(),
     )
 

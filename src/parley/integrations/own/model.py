@@ -1,6 +1,7 @@
 """What an organization's own integration is, and what changed when it was looked at again."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -130,3 +131,12 @@ class Changes:
                 "rejected": dict(self.rejected),
             },
         )
+
+
+def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> Changes:
+    """What is different, of fingerprints by names of actions."""
+    return Changes(
+        added=tuple(name for name in now if name not in before),
+        removed=tuple(name for name in before if name not in now),
+        changed=tuple(name for name, mark in now.items() if before.get(name, mark) != mark),
+    )

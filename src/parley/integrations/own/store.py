@@ -6,7 +6,15 @@ from typing import Any, get_args
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from parley.integrations.effects import EffectKind
-from parley.integrations.own.model import ActionCount, Changes, FoundAction, OwnAction, OwnIntegration, Review
+from parley.integrations.own.model import (
+    ActionCount,
+    Changes,
+    FoundAction,
+    OwnAction,
+    OwnIntegration,
+    Review,
+    changes_between,
+)
 from parley.storage import ReadTx, WriteTx
 from parley.storage.tables.own import own_actions, own_integrations
 
@@ -130,28 +138,25 @@ def take(
     )
     stored = select(actions.name, actions.fingerprint).where(actions.integration_id == own.id)
     known: dict[str, str] = {row.name: row.fingerprint for row in tx.execute(stored)}
-    added: list[str] = []
-    changed: list[str] = []
+    marks = {each.name: each.fingerprint for each in found}
+    changes = changes_between(known, marks)
     new: list[dict[str, object]] = []
     for position, each in enumerate(found):
         columns: dict[str, object] = {"position": position}
+        mark = marks[each.name]
         if each.name not in known:
-            added.append(each.name)
-            new.append({**columns, "integration_id": own.id, "name": each.name, **_facts(each)})
+            new.append({**columns, "integration_id": own.id, "name": each.name, **_facts(each, mark)})
             continue
-        if known[each.name] != each.fingerprint:
-            changed.append(each.name)
-            columns |= {**_facts(each), "effect": None, "reviewed_by": None, "reviewed_at": None}
+        if known[each.name] != mark:
+            columns |= {**_facts(each, mark), "effect": None, "reviewed_by": None, "reviewed_at": None}
         tx.execute(
             update(own_actions).where(actions.integration_id == own.id, actions.name == each.name).values(**columns)
         )
     if new:
         tx.execute(insert(own_actions), new)
-    there = {each.name for each in found}
-    gone = [name for name in known if name not in there]
-    for name in gone:
+    for name in changes.removed:
         tx.execute(delete(own_actions).where(actions.integration_id == own.id, actions.name == name))
-    return Changes(tuple(added), tuple(gone), tuple(changed))
+    return changes
 
 
 def review_each(tx: WriteTx, integration_id: str, reviews: Sequence[Review], *, user_id: str, now: int) -> bool:
@@ -189,8 +194,8 @@ def _can_be_name(text: str, most: int) -> bool:
     return len(text) <= most and text.isascii() and text.isprintable()
 
 
-def _facts(found: FoundAction) -> dict[str, object]:
-    return {"description": found.description, "body": found.body, "fingerprint": found.fingerprint}
+def _facts(found: FoundAction, fingerprint: str) -> dict[str, object]:
+    return {"description": found.description, "body": found.body, "fingerprint": fingerprint}
 
 
 def _integration(row: Row[Any]) -> OwnIntegration:
