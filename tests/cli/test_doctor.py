@@ -13,10 +13,12 @@ from aiohttp import web
 from sqlalchemy import make_url
 
 from parley.base.settings import read_settings
-from parley.cli.doctor import examine
+from parley.cli.doctor import examine, machine
 from parley.cli.doctor.finding import Finding
 from parley.cli.doctor.reach import check_store
 from parley.cli.store import StoreFacts
+from parley.integrations.house import TAKEN, make_sample
+from parley.integrations.index import FORMAT, Index, write_index
 from parley.storage.schema import head_revision
 from parley.testing.server import server_process
 from tests.cli.installation import Installation, installed
@@ -102,6 +104,8 @@ async def test_a_name_that_is_no_setting_is_noticed(tmp_path: Path) -> None:
         ({"PARLEY_PUBLIC_URL": "parley.example.com"}, "Public address", "no web address", "PARLEY_PUBLIC_URL=https://"),
         ({"PARLEY_DATABASE_URL": "postgresql://u:canary@127.0.0.1:9/x"}, "Store", "u:***@", "PARLEY_DATABASE_URL"),
         ({"PARLEY_DATABASE_URL": "mysql://x/y"}, "Store", "not in mysql", "PARLEY_DATABASE_URL"),
+        ({"PARLEY_INTEGRATIONS_DIR": "/nowhere"}, "House", "which is no folder", "mkdir -p /nowhere"),
+        ({"PARLEY_INTEGRATIONS_DIR": f"/{'long' * 100}"}, "House", "cannot be listed: File name too long", "chown"),
         ({"PARLEY_HOST": "192.0.2.1"}, "Server", "Nothing can listen on 192.0.2.1", "PARLEY_HOST"),
     ],
 )
@@ -116,6 +120,21 @@ async def test_what_is_broken_is_named_with_what_mends_it(
     assert words in finding.text
     assert mend in finding.mend
     assert "canary" not in finding.text + finding.mend
+
+
+async def test_a_house_is_compared_with_every_name_of_the_index_and_a_broken_index_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index.json.gz"
+    monkeypatch.setattr(machine, "SHIPPED", index)
+    make_sample(tmp_path / "own", "our_items")
+    environment = {"PARLEY_DATA_DIR": str(tmp_path / "data"), "PARLEY_INTEGRATIONS_DIR": str(tmp_path / "own")}
+    write_index(Index(FORMAT, "0", {"our_items": "ImportError: no"}, ()), index)
+    told = [finding.text for finding in await findings(environment) if finding.topic == "House"]
+    assert f"our_items does not load: {TAKEN}" in told
+    index.write_bytes(b"no")
+    told = [finding.text for finding in await findings(environment) if finding.state == "broken"]
+    assert ["cannot be read" in text for text in told] == [True, True]
 
 
 async def test_an_address_without_encryption_is_a_note(tmp_path: Path) -> None:

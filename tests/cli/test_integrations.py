@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import aiohttp
 import pytest
 
 from parley.base.settings import read_settings
-from parley.integrations.house import make_sample, open_house
+from parley.integrations.house import TAKEN, make_sample, open_house
 from parley.integrations.house.checking import check
 from parley.testing.server import served
 from tests.cli.conftest import command
@@ -154,6 +156,39 @@ async def test_a_start_with_nothing_changed_imports_nothing(tmp_path: Path) -> N
     assert len(list((tmp_path / "data" / "house").iterdir())) == 1
 
 
+async def test_a_folder_with_a_name_of_the_catalog_is_never_looked_into(tmp_path: Path) -> None:
+    folder, witness = make_sample(tmp_path / "own", "our_items"), tmp_path / "imported"
+    code(folder, "SECONDS = 20.0", f"SECONDS = 20.0\nopen({str(witness)!r}, 'a').close()")
+    house = await open_house(tmp_path / "own", tmp_path / "data", {"our_items"})
+    assert (dict(house.integrations), dict(house.failures)) == ({}, {"our_items": TAKEN})
+    assert not witness.exists()
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_folder_that_cannot_be_listed_is_a_named_failure_and_the_server_serves(tmp_path: Path) -> None:
+    # No user can list a folder of such a name, root neither.
+    folder = tmp_path / ("long" * 100)
+    key = f"mx_live_{'k' * 32}"
+    settings = read_settings(
+        {
+            "PARLEY_PORT": "0",
+            "PARLEY_DATA_DIR": str(tmp_path / "data"),
+            "PARLEY_BOOTSTRAP_API_KEY": key,
+            "PARLEY_INTEGRATIONS_DIR": str(folder),
+            "PARLEY_ALLOW_PRIVATE_HOSTS": "127.0.0.1",
+        }
+    )
+    async with (
+        served(settings) as (_, base_url),
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as session,
+        session.get(f"{base_url}/system/health") as response,
+    ):
+        told = (await response.json())["integrations"]
+    assert told["failed"] == {"PARLEY_INTEGRATIONS_DIR": "its folder cannot be listed: File name too long"}
+    checked = await command("integrations", "check", "--dir", str(folder), environment=environment(tmp_path))
+    assert (checked.code, "cannot be listed: File name too long" in checked.err) == (1, True)
+
+
 async def test_the_doctor_names_a_broken_one(tmp_path: Path) -> None:
     variables = environment(tmp_path)
     (make_sample(tmp_path / "own", "our_items") / "actions.py").unlink()
@@ -178,5 +213,8 @@ async def test_an_api_is_shown_and_imported_once_somebody_agrees(tmp_path: Path)
         assert made.code == 0, made.err
         assert "destructive remove_task  DELETE /tasks/{id}" in made.out
         assert "Imported as api_tasks with 6 actions" in made.out
+        elsewhere = {**variables, "PARLEY_ORGANIZATION_ID": str(uuid4())}
+        refused = await command(*arguments, "--yes", environment=elsewhere)
+        assert (refused.code, "cannot act in organization" in refused.err) == (1, True)
         missing = await command("integrations", "import", str(tmp_path / "no.yaml"), "--yes", environment=variables)
         assert (missing.code, "cannot be read" in missing.err) == (1, True)

@@ -11,6 +11,17 @@ from parley.testing.provider_proxy import Answer, Asked, ProviderProxy, json_ans
 from tests.stage import Json, Stage, executes, says
 
 KEY = "house-key-of-the-vault-1"
+# A way to connect whose second field has a name that is harmless elsewhere, and is declared sensitive here.
+GUARDED = {
+    "auth_type": "api_key",
+    "display_name": "Key and domain",
+    "description": "Both are secret.",
+    "setup_environment_variables": [
+        {"name": f"GUARDED_{name}", "display_name": name, "description": "Secret.", "sensitive": True}
+        for name in ("API_KEY", "API_DOMAIN")
+    ],
+    "test_endpoint": None,
+}
 ADDRESS = "https://items.example.com"
 
 
@@ -25,6 +36,7 @@ def settings_extra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def furnish_folder(root: Path) -> None:
     change_manifest(make_sample(root, "our_items"), effects={"list_items": "read"})
     change_manifest(make_sample(root, "later"), effects={"list_items": "read", "rename_item": "write"})
+    change_manifest(make_sample(root, "guarded"), effects={"list_items": "read"}, auth_schemas=[GUARDED])
     make_sample(root, "github")
     make_sample(root, "torn")
     (root / "torn" / "manifest.json").write_text("{", encoding="utf-8")
@@ -76,7 +88,7 @@ async def run(stage: Stage, action: str, parameters: Json | None = None, name: s
 async def test_the_health_detail_counts_the_catalog_and_the_good_folders(stage: Stage) -> None:
     told = (await stage.client.get("/system/health")).body["integrations"]
     assert set(told["failed"]) == {"house/github", "torn", "falls", "leaves"}
-    assert told["loadable"] == 194 + len({"our_items", "later"})
+    assert told["loadable"] == 194 + len({"our_items", "later", "guarded"})
 
 
 async def test_a_house_integration_runs_in_a_turn_with_the_key_of_the_vault(stage: Stage, items: Items) -> None:
@@ -117,6 +129,21 @@ async def test_the_guard_stands_in_front_of_a_house_integration(stage: Stage) ->
     await connect(stage, base_url="http://169.254.169.254")
     output = await run(stage, "list_items")
     assert (output["status"], "private network" in output["error"]) == ("error", True)
+
+
+async def test_a_field_that_is_declared_sensitive_is_not_shown_in_an_export(stage: Stage) -> None:
+    domain = "domain-of-the-vault-77"
+    wish = {"integration_name": "guarded", "auth_data": {"api_key": KEY, "api_domain": domain}}
+    made = await stage.client.post("/credentials", wish)
+    assert made.status == 201, made.body
+    turn = await stage.turn(says("Noted."), message=f"Mine are {KEY} and {domain}.")
+    for form in ("json", "markdown"):
+        url = f"{stage.client.base_url}/assistant/chat/{turn.chat_id}/export?format={form}"
+        async with stage.client.session.get(url, headers=stage.client.headers) as response:
+            document = await response.text()
+        assert "Mine are" in document
+        assert KEY not in document
+        assert domain not in document
 
 
 async def test_files_that_changed_since_the_start_are_not_run(stage: Stage, items: Items) -> None:

@@ -386,6 +386,41 @@ async def test_client_credentials_fetch_a_token_keep_it_and_fetch_anew_when_it_e
     assert len(tokens) == 2
 
 
+async def test_a_token_of_other_scopes_than_the_document_names_now_is_not_used(
+    stage: Stage, proxy: ProviderProxy
+) -> None:
+    tokens: list[Asked] = []
+
+    async def sign_in(asked: Asked) -> Reply:
+        tokens.append(asked)
+        return json_answer({"access_token": f"secret-token-{len(tokens)}", "expires_in": 3600})
+
+    api = TasksApi()
+    api.reply = json_answer({})
+    proxy.answer("login.plain.example", sign_in)
+    proxy.answer("api.plain.example", api)
+
+    def wanting(*scopes: str) -> Json:
+        flow = {"clientCredentials": {"tokenUrl": "https://login.plain.example/token", "scopes": {}}}
+        return spec_of(
+            paths={"/x": {"get": {"operationId": "x", "security": [{"o": list(scopes)}]}}},
+            components={"securitySchemes": {"o": {"type": "oauth2", "flows": flow}}},
+        )
+
+    await bring(stage, wanting("read"))
+    values = {"client_id": "me", "client_secret": "s3cret-of-client"}
+    body = {"integration_name": "api_plain", "auth_type": "custom", "auth_data": values}
+    assert (await stage.client.post("/credentials", body)).status == 201
+    await run(stage, "x", None, "api_plain")
+    path, wish = "/integrations/openapi/api_plain/refresh", {"spec": wanting("read", "write")}
+    seen = (await stage.client.post(path, wish)).body
+    assert (await stage.client.post(path, {**wish, "digest": seen["digest"]})).status == 200
+    for _ in range(2):
+        await run(stage, "x", None, "api_plain")
+    assert [b"write" in asked.body for asked in tokens] == [False, True]
+    assert api.last.headers["authorization"] == "Bearer secret-token-2"
+
+
 async def test_a_sign_in_with_a_code_uses_the_organizations_own_app(stage: Stage) -> None:
     flow = {
         "authorizationCode": {
@@ -447,6 +482,14 @@ async def test_what_changed_loses_its_review_and_asks_until_it_is_looked_at(stag
     assert "has not reviewed" in asked.question["message"]
     shown = {each["name"]: each for each in (await stage.client.get(path)).body["actions"]}
     assert (shown["get_task"]["effect"], shown["remove_task"]["effect"]) == (None, "destructive")
+    assert {name: each["fingerprint"] for name, each in shown.items()} == {
+        each["name"]: each["fingerprint"] for each in seen["actions"]
+    }
+    await bring(stage, display_name="Other tasks")
+    listed = (await stage.client.get("/integrations/openapi")).body["integrations"]
+    assert [(each["integration_name"], each["total_actions"], each["unreviewed"]) for each in listed] == [
+        ("api_other_tasks", 6, 0), ("api_tasks", 7, 2),
+    ]  # fmt: skip
     mark = shown["get_task"]["fingerprint"]
     for fingerprint, status in (("f" * 64, 409), (mark, 200)):
         reviews = [{"name": "get_task", "fingerprint": fingerprint, "effect": "read"}]

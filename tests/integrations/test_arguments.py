@@ -3,7 +3,17 @@
 import pytest
 from pydantic import BaseModel, Field
 
-from parley.integrations import Action, ActionFailed, Catalog, Integration, Secret, secret_values
+from parley.integrations import (
+    Action,
+    ActionFailed,
+    AuthSchema,
+    Catalog,
+    CredentialField,
+    Integration,
+    Secret,
+    secret_values,
+    shown_fields,
+)
 from parley.integrations.arguments import call_arguments, model_arguments
 from parley.integrations.index import Parameter
 from parley.turn.model import JsonObject
@@ -139,6 +149,17 @@ def test_the_secrets_of_a_credential_are_all_but_its_plain_fields(catalog: Catal
         "refresh_token": "rt-1", "token_type": "Bearer", "extra": {"nested": ["deep-1"]},
     }  # fmt: skip
     assert secret_values(freshdesk, Secret("api_key", data)) == {"fd-key-1", "rt-1", "deep-1"}
+
+
+def test_what_one_way_to_connect_declares_sensitive_is_never_shown() -> None:
+    def way(name: str, *, sensitive: bool) -> AuthSchema:
+        return AuthSchema(name, name, "", fields=(CredentialField("SITE", "site", "Site", "", sensitive=sensitive),))
+
+    plain, secret = way("custom", sensitive=False), way("api_key", sensitive=True)
+    assert {"site", "SITE", "scope"} <= shown_fields([plain])
+    assert shown_fields([plain, secret]).isdisjoint({"site", "SITE"})
+    guarded = AuthSchema("custom", "", "", fields=(CredentialField("SCOPE", "scope", "Scope", "", sensitive=True),))
+    assert "scope" not in shown_fields([guarded])
 
 
 def test_secrets_inside_documents_and_urls_count_by_themselves(catalog: Catalog) -> None:

@@ -232,8 +232,9 @@ def test_an_integration_whose_driver_is_missing_is_reported_by_name() -> None:
 
 
 def test_an_integration_that_could_not_be_indexed_is_reported_by_name() -> None:
-    catalog = Catalog(Index(FORMAT, "0", {"broken": "ImportError: no"}, ()))
-    assert catalog.failures() == {"broken": "ImportError: no"}
+    index = Index(FORMAT, "0", {"broken": "ImportError: no"}, entry(some_integration()).integrations)
+    assert Catalog(index).failures() == {"broken": "ImportError: no"}
+    assert index.names == {"broken", "example"}
 
 
 def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:

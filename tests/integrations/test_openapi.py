@@ -95,6 +95,8 @@ def laughs() -> str:
         ("!!python/object/apply:os.system [id]", "tag"),
         ("a: !include /etc/passwd", "tag"),
         ("--- {a: 1}\n--- {b: 2}", "more than one"),
+        ('{"a": [' + "{}, " * 300_000 + "{}]}", "more than 500,000 parts"),
+        ('{"\\"": [' + '"\\"", ' * 500_000 + '"\\""]}', "more than 500,000 parts"),
         ("? [a]\n: b", "no text"),
         ("just words", "no object"),
         ("", "no object"),
@@ -110,6 +112,12 @@ def laughs() -> str:
 def test_what_is_no_document_is_refused_in_words(text: str, word: str) -> None:
     with pytest.raises(Unreadable, match=word):
         read(text)
+
+
+def test_what_looks_like_parts_inside_the_texts_of_json_is_not_counted() -> None:
+    marks = '{[:,"\\' * 100_000
+    found = read(document({"/x": {"get": {"operationId": "one"}}}, info={"title": "T", "description": marks}))
+    assert [action.name for action in found.actions] == ["one"]
 
 
 @settings(max_examples=60, deadline=None)

@@ -27,8 +27,18 @@ app.add_typer(policy_commands, name="policy")
 integration_commands = typer.Typer(no_args_is_help=True, help="Integrations of your own, and imported APIs.")
 app.add_typer(integration_commands, name="integrations")
 
-type Email = Annotated[str, typer.Argument(help="The person's e-mail address.")]
-type Which = Annotated[str, typer.Argument(help="The organization: its id or its slug.")]
+# Plain assignments: of a ``type`` statement Typer reads nothing but the name.
+Email = Annotated[str, typer.Argument(help="The person's e-mail address.")]
+Which = Annotated[str, typer.Argument(help="The organization: its id or its slug.")]
+Url = Annotated[str, typer.Option(envvar="PARLEY_URL", help="Where the server answers.")]
+Key = Annotated[str, typer.Option(envvar="PARLEY_API_KEY", help="Your API key.", show_default=False)]
+ActIn = Annotated[
+    str, typer.Option(envvar="PARLEY_ORGANIZATION_ID", help="The id of the organization to act in.", show_default=False)
+]
+Folder = Annotated[
+    Path | None, typer.Option("--dir", help="The folder of them; else PARLEY_INTEGRATIONS_DIR.", show_default=False)
+]
+URL = "http://127.0.0.1:8000"
 
 
 @app.callback()
@@ -53,12 +63,9 @@ def serve(
 @app.command()
 def chat(
     message: Annotated[str | None, typer.Argument(help="One turn with this message, then leave.")] = None,
-    url: Annotated[str, typer.Option(envvar="PARLEY_URL", help="Where the server answers.")] = "http://127.0.0.1:8000",
-    key: Annotated[str, typer.Option(envvar="PARLEY_API_KEY", help="Your API key.", show_default=False)] = "",
-    organization: Annotated[
-        str,
-        typer.Option(envvar="PARLEY_ORGANIZATION_ID", help="The id of the organization to act in.", show_default=False),
-    ] = "",
+    url: Url = URL,
+    key: Key = "",
+    organization: ActIn = "",
     llm: Annotated[str, typer.Option(help="The model: provider/model or provider/model@credential.")] = "",
     chat_id: Annotated[str | None, typer.Option("--chat", help="Go on with this chat.")] = None,
 ) -> None:
@@ -248,10 +255,6 @@ def check_policy(
 
 # ── integrations ────────────────────────────────────────────────────────────────────────────────
 
-Folder = Annotated[
-    Path | None, typer.Option("--dir", help="The folder of them; else PARLEY_INTEGRATIONS_DIR.", show_default=False)
-]
-
 
 @integration_commands.command("new")
 def new_integration(name: Annotated[str, typer.Argument(help="What to call it.")], folder: Folder = None) -> None:
@@ -276,12 +279,9 @@ def import_api(
     spec: Annotated[str, typer.Argument(help="An OpenAPI document: a file, or its web address.")],
     server_url: Annotated[str, typer.Option(help="Where the API is, if not where the document says.")] = "",
     name: Annotated[str, typer.Option(help="What to call it, if not by its title; makes a second one too.")] = "",
-    url: Annotated[str, typer.Option(envvar="PARLEY_URL", help="Where the server answers.")] = "http://127.0.0.1:8000",
-    key: Annotated[str, typer.Option(envvar="PARLEY_API_KEY", help="Your API key.", show_default=False)] = "",
-    organization: Annotated[
-        str,
-        typer.Option(envvar="PARLEY_ORGANIZATION_ID", help="The id of the organization to act in.", show_default=False),
-    ] = "",
+    url: Url = URL,
+    key: Key = "",
+    organization: ActIn = "",
     yes: Annotated[bool, typer.Option("--yes", help="Import without being asked.")] = False,
 ) -> None:
     """Show what an API can do, and import it as an integration of your organization."""

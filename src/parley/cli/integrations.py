@@ -12,13 +12,15 @@ import msgspec
 from rich.console import Console
 
 from parley.base.settings import Settings
-from parley.cli.chat.client import Client, Trouble, connected
+from parley.cli.chat.client import Trouble, choose_organization, connected
+from parley.cli.chat.markdown import clean
 from parley.integrations.house import TAKEN, UnfitFolder, look, make_sample, subfolders
 from parley.integrations.index import SHIPPED, read_index
 
 # As the server takes it in one request; a larger document is imported by its address.
 MOST_DOCUMENT_BYTES = 900_000
 MANY = 40
+NO_FOLDER = "There is no such folder. Set PARLEY_INTEGRATIONS_DIR, or pass --dir."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def new(settings: Settings, name: str, root: Path | None) -> int:
     folder = root or settings.house
     if folder is None:
         return _failed("Say where: set PARLEY_INTEGRATIONS_DIR, or pass --dir.")
-    if name in _taken():
+    if name in read_index(SHIPPED).names:
         return _failed(f"{name}: {TAKEN}.")
     try:
         made = make_sample(folder, name)
@@ -71,9 +73,14 @@ def new(settings: Settings, name: str, root: Path | None) -> int:
 def check(settings: Settings, name: str | None, root: Path | None) -> int:
     """Say of each folder, or of one, what is wrong with it and what to do; the exit code."""
     folder = root or settings.house
-    if folder is None or not folder.is_dir():
-        return _failed("There is no such folder. Set PARLEY_INTEGRATIONS_DIR, or pass --dir.")
-    folders = subfolders(folder.absolute())
+    if folder is None:
+        return _failed(NO_FOLDER)
+    try:
+        folders = subfolders(folder.absolute())
+    except (FileNotFoundError, NotADirectoryError):
+        return _failed(NO_FOLDER)
+    except OSError as error:
+        return _failed(f"{folder} cannot be listed: {error.strerror}.")
     if name is not None:
         folders = [each for each in folders if each.name == name]
     if not folders:
@@ -82,13 +89,13 @@ def check(settings: Settings, name: str | None, root: Path | None) -> int:
 
 
 async def _check(folders: list[Path], settings: Settings) -> int:
-    broken, taken = 0, _taken()
+    broken, taken = 0, read_index(SHIPPED).names
     for folder in folders:
-        looked = await look(folder, settings.data_dir)
-        problems = (*looked.problems, *((f"{TAKEN}.",) if folder.name in taken else ()))
-        actions = looked.integration.actions if looked.integration else ()
+        report = await look(folder, settings.data_dir)
+        problems = (*report.problems, *((f"{TAKEN}.",) if folder.name in taken else ()))
+        actions = report.integration.actions if report.integration else ()
         print(f"{folder.name}: {'broken' if problems else f'good, {len(actions)} actions'}")
-        for sentence in (*problems, *looked.notes):
+        for sentence in (*problems, *report.notes):
             print(f"  {sentence}")
         for action in actions:
             print(f"  {action.name}: {action.effect.effect if action.effect else 'destructive (not declared)'}")
@@ -96,18 +103,12 @@ async def _check(folders: list[Path], settings: Settings) -> int:
     return 1 if broken else 0
 
 
-def _taken() -> set[str]:
-    """The names that are the catalog's."""
-    index = read_index(SHIPPED)
-    return {summary.name for summary in index.integrations} | set(index.failures)
-
-
 def import_api(wish: ImportWish) -> int:
     """Show what a document describes, ask, and import it; the exit code."""
     try:
         return asyncio.run(_import(wish))
     except Trouble as trouble:
-        return _failed(str(trouble))
+        return _failed(clean(str(trouble)))
 
 
 async def _import(wish: ImportWish) -> int:
@@ -117,7 +118,7 @@ async def _import(wish: ImportWish) -> int:
     if wish.display_name:
         body["display_name"] = wish.display_name
     async with connected(wish.url, wish.key, wish.organization_id) as client:
-        await _choose_organization(client)
+        await choose_organization(client)
         seen = await client.post("/integrations/openapi", _Seen, body)
         _show(seen)
         if not wish.confirmed and not _agreed(len(seen.actions)):
@@ -128,16 +129,6 @@ async def _import(wish: ImportWish) -> int:
     if made.needs_credential:
         print(f"Connect it: POST /credentials with integration_name {made.integration_name!r}, or when a chat asks.")
     return 0
-
-
-async def _choose_organization(client: Client) -> None:
-    if client.organization_id:
-        return
-    known = await client.organizations()
-    chosen = next((each for each in known if each.is_default), known[0] if known else None)
-    if chosen is None:
-        raise Trouble("This key may act in no organization.")
-    client.organization_id = chosen.id
 
 
 def _document(spec: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ have said otherwise of it than its verb. What changes later counts as destructiv
 
 import asyncio
 import hashlib
-import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -48,7 +47,16 @@ from parley.integrations.openapi import (
     read_api,
     request_of,
 )
-from parley.integrations.own import Changes, OwnAction, OwnIntegration, clean_text
+from parley.integrations.own import (
+    ActionCount,
+    Changes,
+    OwnAction,
+    OwnIntegration,
+    Review,
+    changes_between,
+    clean_text,
+    plain_name,
+)
 from parley.integrations.own import store as own_rows
 from parley.storage import ReadTx, Store, WriteTx
 from parley.storage.once import OnceKey, remember
@@ -99,12 +107,15 @@ class NewApi:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a document describes; ``digest`` stands for exactly this. ``changes`` is what is different from before."""
+    """What a document describes; ``digest`` stands for exactly this. ``changes`` is what is different from before.
+
+    ``notes`` say what to know of both.
+    """
 
     description: Description
     digest: str
+    notes: Sequence[str]
     changes: Changes = field(default_factory=Changes)
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +127,11 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiReview:
-    """What a person says that an action does. ``fingerprint`` is that of the version they looked at."""
+class ApiBrief:
+    """An imported API without its actions."""
 
-    name: str
-    fingerprint: str
-    effect: EffectKind | None
+    own: OwnIntegration
+    count: ActionCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +151,14 @@ class ImportedApis:
         self._egress = egress
         self._offers = offers
         self._endpoint = tokens
-        self._tokens: dict[tuple[str, int, str], _Token] = {}
+        self._tokens: dict[tuple[str, int, str, Scheme], _Token] = {}
 
     # ── looking and importing ───────────────────────────────────────────────────────────────────
 
     async def look(self, new: NewApi) -> Looked:
         """What a document describes; nothing is stored. Raises UnfitDocument."""
         description = await self._described(new, {})
-        return Looked(description, _digest(description, 0))
+        return Looked(description, _digest(description, 0), description.notes)
 
     async def add(
         self,
@@ -241,8 +251,9 @@ class ImportedApis:
             "source": msgspec.to_builtins(description.reached),
             "description": description.text or before.own.description,
         }
-        changes = _changes(before.actions, description)
-        return Looked(description, _digest(description, before.own.revision), changes, notes), values
+        known_marks = {action.found.name: action.fingerprint for action in before.actions}
+        changes = changes_between(known_marks, {action.name: action.fingerprint for action in description.actions})
+        return Looked(description, _digest(description, before.own.revision), notes, changes), values
 
     async def _described(self, new: NewApi, known: Mapping[tuple[str, str], str]) -> Description:
         if new.wanted.server_url and not is_base_url(new.wanted.server_url):
@@ -269,8 +280,7 @@ class ImportedApis:
 
     def _name_of(self, title: str) -> str:
         """What an API of this title is called where the organization has no other of that name."""
-        plain = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:NAME_CHARACTERS].strip("_")
-        wanted = f"api_{plain or 'imported'}"
+        wanted = f"api_{plain_name(title, NAME_CHARACTERS) or 'imported'}"
         return f"{wanted}_imported" if self._offers.has(wanted) else wanted
 
     def _note(
@@ -285,12 +295,13 @@ class ImportedApis:
 
     # ── showing, reviewing, deleting ────────────────────────────────────────────────────────────
 
-    async def list(self, organization_id: str) -> Sequence[Api]:
+    async def list(self, organization_id: str) -> Sequence[ApiBrief]:
         """Every imported API of an organization, by name."""
 
-        def work(tx: ReadTx) -> Sequence[Api]:
+        def work(tx: ReadTx) -> Sequence[ApiBrief]:
             found = own_rows.list_integrations(tx, organization_id)
-            return [Api(own, own_rows.list_actions(tx, own.id)) for own in found if own.kind == OPENAPI]
+            counts = own_rows.action_counts(tx, organization_id)
+            return [ApiBrief(own, counts.get(own.id, ActionCount())) for own in found if own.kind == OPENAPI]
 
         return await self._store.read(work)
 
@@ -298,17 +309,14 @@ class ImportedApis:
         """One of them. Raises NoSuchApi."""
         return await self._store.read(lambda tx: _api(tx, organization_id, name))
 
-    async def review(self, caller: Caller, name: str, reviews: Sequence[ApiReview], source: Source) -> Api:
+    async def review(self, caller: Caller, name: str, reviews: Sequence[Review], source: Source) -> Api:
         """Note what a person says of actions, all or none. Raises NoSuchApi and ActionChanged."""
         now = self._clock.now()
 
         def work(tx: WriteTx) -> Api:
             own = _api(tx, caller.organization_id, name).own
-            for each in reviews:
-                if not own_rows.review(
-                    tx, own.id, each.name, each.fingerprint, effect=each.effect, user_id=caller.user_id, now=now
-                ):
-                    raise ActionChanged
+            if not own_rows.review_each(tx, own.id, reviews, user_id=caller.user_id, now=now):
+                raise ActionChanged
             self._note(tx, caller, own, source, "reviewed", {"effects": {each.name: each.effect for each in reviews}})
             return _api(tx, caller.organization_id, name)
 
@@ -348,10 +356,10 @@ class ImportedApis:
         reached, request = reached_of(own), request_of(action.found)
         way = reached.way(usable.auth_type)
         schemes = _combination(request, way)
+        sealed = secret_values(integration_of(own), Secret(usable.auth_type, usable.auth_data))
         for last in (False, True):
             shown, kept = await self._presented(usable, reached, way, schemes)
-            hidden = {*secret_values(integration_of(own), Secret(usable.auth_type, usable.auth_data))}
-            hidden |= {value for parts in shown.values.values() for value in parts.values() if value}
+            hidden = sealed.union(value for parts in shown.values.values() for value in parts.values() if value)
             left = max(seconds - (time.monotonic() - began), 0.1)
             invoked = await call(
                 self._egress, reached, request, arguments, shown, sorted(hidden), seconds=left, max_bytes=max_bytes
@@ -388,7 +396,8 @@ class ImportedApis:
 
     async def _token(self, usable: Usable, name: str, scheme: Scheme, parts: Mapping[str, str]) -> tuple[str, bool]:
         """A token for the client itself, and whether it was kept from before. Raises ActionFailed."""
-        key = (usable.credential_id or "", usable.version, f"{name} {scheme.token_url}")
+        # With the scheme as it is now: a token of other scopes, or of another address, is another token.
+        key = (usable.credential_id or "", usable.version, name, scheme)
         kept = self._tokens.get(key)
         if kept is not None and kept.until > time.monotonic():
             return kept.text, True
@@ -448,16 +457,6 @@ def _digest(description: Description, revision: int) -> str:
     texts = [description.title, description.text]
     whole = msgspec.json.encode([texts, description.reached, actions, revision], order="deterministic")
     return hashlib.sha256(whole).hexdigest()
-
-
-def _changes(before: Sequence[OwnAction], description: Description) -> Changes:
-    known = {action.found.name: action.fingerprint for action in before}
-    now = {action.name: action.fingerprint for action in description.actions}
-    return Changes(
-        added=tuple(name for name in now if name not in known),
-        removed=tuple(name for name in known if name not in now),
-        changed=tuple(name for name, mark in now.items() if known.get(name, mark) != mark),
-    )
 
 
 def _differences(before: Reached, description: Description) -> list[str]:

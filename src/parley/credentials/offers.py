@@ -23,13 +23,12 @@ from parley.credentials.fields import (
 )
 from parley.credentials.model import MANAGED, OAUTH, App, Credential, Opened, Secrets, Stored, Usable
 from parley.integrations import (
-    PLAIN_FIELDS,
-    SECRET_FIELDS,
     AuthSchema,
     Catalog,
     CredentialField,
     Integration,
     OAuthConfig,
+    shown_fields,
 )
 from parley.llm import DEMO as DEMO_MODELS
 from parley.llm import MANAGED as MANAGED_MODELS
@@ -141,20 +140,16 @@ class Offers:
 
     def find(self, name: str) -> Offer:
         """The service with this name. Raises UnknownIntegration."""
-        provider = self._models.find_provider(name)
-        if provider is not None:
-            return _model_provider(provider)
-        if name == MCP_SERVER:
-            return MCP_OFFER
-        integration = self._catalog.find(name)
-        if integration is None:
+        offer = self._known(name)
+        if offer is None:
             raise UnknownIntegration(name)
-        return _tool(integration)
+        return offer
 
     async def find_for(self, organization_id: str, name: str) -> Offer:
         """As ``find``, with the APIs that the organization imported. Raises UnknownIntegration."""
-        if self.has(name):
-            return self.find(name)
+        offer = self._known(name)
+        if offer is not None:
+            return offer
         own = await self._find_own(organization_id, name)
         if own is None:
             raise UnknownIntegration(name)
@@ -162,11 +157,16 @@ class Offers:
 
     def has(self, name: str) -> bool:
         """Whether there is a service with this name."""
-        try:
-            self.find(name)
-        except UnknownIntegration:
-            return False
-        return True
+        return self._known(name) is not None
+
+    def _known(self, name: str) -> Offer | None:
+        provider = self._models.find_provider(name)
+        if provider is not None:
+            return _model_provider(provider)
+        if name == MCP_SERVER:
+            return MCP_OFFER
+        integration = self._catalog.find(name)
+        return None if integration is None else _tool(integration)
 
     def pooled_app(self, schema: AuthSchema) -> App | None:
         """The operator's OAuth app for this schema, None unless both its variables are set."""
@@ -197,10 +197,8 @@ class Offers:
 
     def offers_managed(self, name: str) -> bool:
         """Whether a managed credential of this integration can be used on this server."""
-        try:
-            return self.pooled_key(self.find(name)) is not None
-        except UnknownIntegration:
-            return False
+        offer = self._known(name)
+        return offer is not None and self.pooled_key(offer) is not None
 
     def require_pooled_key(self, offer: Offer) -> Secrets:
         """``pooled_key``, for a client that asks for it. Raises ManagedNotOffered."""
@@ -236,19 +234,13 @@ class Offers:
 
     def plain_fields(self, credential: Credential) -> frozenset[str]:
         """The names of a credential's values that may be seen, such as an address."""
-        try:
-            schema = self.find(credential.integration_name).schema(credential.auth_type)
-        except UnknownIntegration:
-            return PLAIN_FIELDS
-        declared = () if schema is None else schema.fields
-        harmless = {name for each in declared if not each.sensitive for name in (each.name, each.key)}
-        return (PLAIN_FIELDS | harmless).difference(SECRET_FIELDS)
+        offer = self._known(credential.integration_name)
+        return shown_fields(() if offer is None else offer.schemas)
 
     def _auth_data(self, stored: Stored, opened: Opened) -> Secrets:
         credential = stored.credential
-        try:
-            offer = self.find(credential.integration_name)
-        except UnknownIntegration:  # no longer in the catalog: its values under their stored names
+        offer = self._known(credential.integration_name)
+        if offer is None:  # no longer in the catalog: its values under their stored names
             return opened.auth_data
         if credential.managed:
             return self.pooled_key(offer) or Secrets()

@@ -1,6 +1,6 @@
 """The catalog of integrations, and invoking one action."""
 
-from parley.integrations.arguments import PLAIN_FIELDS, SECRET_FIELDS, Secret, model_arguments, secret_values, texts_of
+from parley.integrations.arguments import PLAIN_FIELDS, Secret, model_arguments, secret_values, shown_fields, texts_of
 from parley.integrations.catalog import Catalog, load_catalog
 from parley.integrations.discover import available, details
 from parley.integrations.index import (
@@ -17,7 +17,6 @@ from parley.integrations.results import ActionFailed, Invoked, Scrubber
 
 __all__ = [
     "PLAIN_FIELDS",
-    "SECRET_FIELDS",
     "Action",
     "ActionFailed",
     "AuthSchema",
@@ -36,5 +35,6 @@ __all__ = [
     "model_arguments",
     "monogram",
     "secret_values",
+    "shown_fields",
     "texts_of",
 ]

@@ -5,14 +5,14 @@ credential is set afterwards, from the credential and from nothing else (trust Â
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from parley.integrations.index import Action, Integration
+from parley.integrations.index import Action, AuthSchema, Integration
 from parley.integrations.results import ActionFailed
 from parley.turn.model import JsonObject, JsonValue
 from parley.turn.text import NOT_JSON
@@ -36,12 +36,20 @@ class Secret:
     auth_data: Mapping[str, JsonValue] = field(repr=False)
 
 
-def secret_values(integration: Integration, secret: Secret) -> frozenset[str]:
-    """Every text of the credential that must not be seen: all but the fields declared harmless."""
-    declared = [entry for schema in integration.auth_schemas for entry in schema.fields]
+def shown_fields(schemas: Sequence[AuthSchema]) -> frozenset[str]:
+    """The names of a credential's values that may be seen, of an integration that is connected in these ways.
+
+    What any of them declares sensitive may not, whatever another one says of it.
+    """
+    declared = [entry for schema in schemas for entry in schema.fields]
     harmless = {name for entry in declared if not entry.sensitive for name in (entry.name, entry.key)}
     sensitive = {name for entry in declared if entry.sensitive for name in (entry.name, entry.key)}
-    shown = (PLAIN_FIELDS | harmless) - sensitive - set(SECRET_FIELDS)
+    return (PLAIN_FIELDS | harmless).difference(sensitive, SECRET_FIELDS)
+
+
+def secret_values(integration: Integration, secret: Secret) -> frozenset[str]:
+    """Every text of the credential that must not be seen: all but the fields declared harmless."""
+    shown = shown_fields(integration.auth_schemas)
     return frozenset(text for name, value in secret.auth_data.items() if name not in shown for text in _texts(value))
 
 

@@ -6,8 +6,6 @@ version than the shipped index, a child process makes a new index, once, into th
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from parley.integrations.child import making
 from parley.integrations.effects.table import UNKNOWN, Effect, effect_of
 from parley.integrations.house import NO_HOUSE, House, open_house
 from parley.integrations.index import (
@@ -34,6 +33,7 @@ from parley.integrations.index import (
 from parley.integrations.loading import Loader
 
 PACKAGE = "modulex-integrations"
+BUILD = "parley.integrations.build"
 BUILD_SECONDS = 180.0
 PROGRESS_EVERY = 25
 
@@ -122,8 +122,7 @@ async def load_catalog(data_dir: Path, *, shipped: Path = SHIPPED, house: Path |
     fails the shipped index serves, and the log says so.
     """
     index = await _load_index(data_dir, shipped)
-    taken = {summary.name for summary in index.integrations} | set(index.failures)
-    opened = await open_house(house, data_dir, taken)
+    opened = await open_house(house, data_dir, index.names)
     for name, reason in opened.failures.items():
         log.warning("The house integration %s is left out: %s", name, reason)
     return Catalog(index, opened)
@@ -149,26 +148,12 @@ async def _load_index(data_dir: Path, shipped: Path) -> Index:
 
 
 async def _build(target: Path) -> None:
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = target.with_suffix(f".{os.getpid()}")
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "parley.integrations.build", "--output", str(partial)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(BUILD_SECONDS):
-            last = await _follow(child)
-            if await child.wait() != 0:
-                raise BuildFailed(last)
+    pipe, same = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    async with making(target, BUILD, seconds=BUILD_SECONDS, stdout=pipe, stderr=same) as (child, partial):
+        last = await _follow(child)
+        if await child.wait() != 0:
+            raise BuildFailed(last)
         partial.replace(target)
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-        partial.unlink(missing_ok=True)
 
 
 async def _follow(child: asyncio.subprocess.Process) -> str:

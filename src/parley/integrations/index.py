@@ -223,6 +223,11 @@ class Index(msgspec.Struct, frozen=True):
     failures: dict[str, str]
     integrations: tuple[Summary, ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that is the catalog's, also of what could not be read."""
+        return frozenset(self.failures).union(summary.name for summary in self.integrations)
+
 
 _decode_index = msgspec.json.Decoder(Index).decode
 _decode_integration = msgspec.json.Decoder(Integration).decode

@@ -8,7 +8,7 @@ kind only, so the rows of one store fit the other.
 import hashlib
 import zipfile
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,6 @@ MANIFEST = "manifest.json"
 KEYS = "master.keys.sealed"
 # Of the schema's own, of living processes, and what triggers make of the passages.
 NOT_KEPT = ("alembic_version", "workers", "chunk_words")
-HASH_BYTES = 1 << 20
 
 type Kind = Literal["value", "bytes", "flag"]
 
@@ -121,15 +120,8 @@ def check_members(archive: zipfile.ZipFile, manifest: Manifest) -> None:
     for name, sha256 in expected.items():
         try:
             with archive.open(name) as part:
-                found = _sha256(iter(lambda part=part: part.read(HASH_BYTES), b""))
+                found = hashlib.file_digest(part, "sha256").hexdigest()
         except (KeyError, zipfile.BadZipFile, OSError, EOFError):
             found = ""
         if found != sha256:
             raise BackupUnusable(f"{name} of the backup is missing or was changed. Use another backup.")
-
-
-def _sha256(pieces: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.text import Text
 
 from parley.cli.chat.ask import Person
-from parley.cli.chat.client import Client, connected
+from parley.cli.chat.client import Client, choose_organization, connected
 from parley.cli.chat.conversation import Asked, Conversation, End, Left, Over
 from parley.cli.chat.desk import Desk, chosen_llm
 from parley.cli.chat.markdown import clean
 from parley.cli.chat.problems import Trouble
 from parley.cli.chat.screen import Screen
 from parley.cli.chat.view import PlainView
-from parley.cli.chat.wire import Llm, Organization
+from parley.cli.chat.wire import Llm
 
 INTERRUPTED = 130
 NO_KEY = """parley chat needs an API key, which tells the server who you are.
@@ -70,7 +70,7 @@ async def _in_script(options: ChatOptions, message: str) -> int:
         raise Trouble('There is no message. Write: parley chat "What to do", or pipe it in.')
     view = PlainView()
     async with connected(options.url, options.key, options.organization) as client:
-        await _choose_organization(client)
+        await choose_organization(client)
         conversation = Conversation(client, view, await _llm(client, options), options.chat_id)
         end = await conversation.send(message)
     if isinstance(end, Asked):
@@ -94,7 +94,7 @@ def _at_terminal(options: ChatOptions) -> int:
 
 
 def _converse(runner: asyncio.Runner, client: Client, options: ChatOptions, console: Console) -> int:
-    organization = runner.run(_choose_organization(client))
+    organization = runner.run(choose_organization(client))
     llm = runner.run(_llm(client, options))
     conversation = Conversation(client, Screen(console), llm, options.chat_id)
     desk = Desk(runner, conversation, Person(console))
@@ -122,19 +122,3 @@ def _exit_code(end: End) -> int:
 
 async def _llm(client: Client, options: ChatOptions) -> Llm:
     return await (chosen_llm(client, options.llm) if options.llm else client.default_llm())
-
-
-async def _choose_organization(client: Client) -> Organization:
-    """Where to act: what was named, else the key's own. Raises Trouble, listing the choices."""
-    known = await client.organizations()
-    if client.organization_id:
-        for each in known:
-            if each.id == client.organization_id.lower():
-                return each
-        listed = "".join(f"\n  {each.id}  {each.name}" for each in known) or " nowhere."
-        raise Trouble(f"This key cannot act in organization {client.organization_id}. It can act in:{listed}")
-    if not known:
-        raise Trouble("This key's owner is in no organization. Ask for an invitation to one.")
-    chosen = next((each for each in known if each.is_default), known[0])
-    client.organization_id = chosen.id
-    return chosen

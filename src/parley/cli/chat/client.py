@@ -243,6 +243,22 @@ async def connected(url: str, key: str, organization_id: str) -> AsyncGenerator[
         yield Client(url, key, organization_id, session)
 
 
+async def choose_organization(client: Client) -> Organization:
+    """Where to act: what was named, else the key's own. Raises Trouble, listing the choices."""
+    known = await client.organizations()
+    if client.organization_id:
+        for each in known:
+            if each.id == client.organization_id.lower():
+                return each
+        listed = "".join(f"\n  {each.id}  {each.name}" for each in known) or " nowhere."
+        raise Trouble(f"This key cannot act in organization {client.organization_id}. It can act in:{listed}")
+    if not known:
+        raise Trouble("This key's owner is in no organization. Ask for an invitation to one.")
+    chosen = next((each for each in known if each.is_default), known[0])
+    client.organization_id = chosen.id
+    return chosen
+
+
 def _check(url: str) -> None:
     try:
         parts = urlsplit(url)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from parley.base.settings import Settings, SettingsError
@@ -13,7 +14,7 @@ from parley.cli.doctor.finding import START, Finding, broken, good, note
 from parley.cli.opening import existing_keyring
 from parley.http.app_files import STATIC, read_build
 from parley.integrations.catalog import PACKAGE, Catalog
-from parley.integrations.house import open_house
+from parley.integrations.house import open_house, subfolders
 from parley.integrations.index import SHIPPED, IndexBroken, read_index
 from parley.keyring import KEY_FILE, KeyringError, has_keys
 
@@ -25,6 +26,7 @@ TEST_PREFIX = "PARLEY_TEST_"
 PAYMENT_NAMES = ("STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET")
 LEAST_FREE_BYTES = 500 << 20
 STORE_FILES = "parley.db*"
+ANEW = "Install Parley's environment anew: make serve"
 
 
 def check_settings(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -127,7 +129,7 @@ def check_addresses(settings: Settings) -> Iterator[Finding]:
 
 def check_catalog(settings: Settings) -> Iterator[Finding]:
     """The integrations: which package, and what of it does not load here."""
-    topic, mend = "Integrations", "Install Parley's environment anew: make serve"
+    topic, mend = "Integrations", ANEW
     try:
         installed = version(PACKAGE)
     except PackageNotFoundError:
@@ -156,10 +158,16 @@ async def check_house(settings: Settings) -> AsyncIterator[Finding]:
     topic, folder = "House", settings.house
     if folder is None:
         return
-    if not folder.is_dir():
-        yield broken(topic, f"PARLEY_INTEGRATIONS_DIR names {folder}, which is no folder.", f"mkdir -p {folder}")
+    try:
+        taken = read_index(SHIPPED).names
+    except (OSError, IndexBroken) as error:
+        yield broken(topic, f"Names cannot be compared with the catalog's, whose index cannot be read: {error}", ANEW)
         return
-    house = await open_house(folder, settings.data_dir, {summary.name for summary in read_index(SHIPPED).integrations})
+    trouble = _folder_trouble(topic, folder)
+    if trouble is not None:
+        yield trouble
+        return
+    house = await open_house(folder, settings.data_dir, taken)
     for name, reason in house.failures.items():
         yield broken(topic, f"{name} does not load: {reason}", f"parley integrations check {name}")
     undeclared = [
@@ -175,6 +183,17 @@ async def check_house(settings: Settings) -> AsyncIterator[Finding]:
             "Add them to effects in their manifest.json.",
         )
     yield good(topic, f"{len(house.integrations)} in {folder}")
+
+
+def _folder_trouble(topic: str, folder: Path) -> Finding | None:
+    try:
+        subfolders(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return broken(topic, f"PARLEY_INTEGRATIONS_DIR names {folder}, which is no folder.", f"mkdir -p {folder}")
+    except OSError as error:
+        said = f"PARLEY_INTEGRATIONS_DIR names {folder}, which cannot be listed: {error.strerror}."
+        return broken(topic, said, f'sudo chown -R "$(id -un)" {folder}')
+    return None
 
 
 def check_web_app() -> Iterator[Finding]:

@@ -23,7 +23,6 @@ from parley.credentials.offers import MCP_SERVER, Offers
 from parley.credentials.refresh import CredentialNotFound, Refresher
 from parley.credentials.vault import Vault
 from parley.integrations import Invoked
-from parley.integrations.effects import EffectKind
 from parley.integrations.mcp import (
     Discovery,
     HttpPlace,
@@ -39,7 +38,7 @@ from parley.integrations.mcp import (
     url_secrets,
 )
 from parley.integrations.mcp.places import STDIO
-from parley.integrations.own import MCP, Changes, OwnAction, OwnIntegration
+from parley.integrations.own import MCP, Changes, OwnAction, OwnIntegration, Review, plain_name
 from parley.integrations.own import store as own_rows
 from parley.storage import ReadTx, Store, WriteTx
 from parley.storage.once import OnceKey, remember
@@ -80,15 +79,6 @@ class NewServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     display_name: str | None = None
     make_default: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What a person says that a tool does. ``fingerprint`` is that of the version they looked at."""
-
-    name: str
-    fingerprint: str
-    effect: EffectKind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +228,7 @@ class McpServers:
         return changes
 
     def _free_name(self, tx: ReadTx, organization_id: str, display_name: str) -> str:
-        plain = re.sub(r"[^a-z0-9]+", "_", display_name.lower()).strip("_")[:NAME_CHARACTERS].strip("_")
-        wanted = f"mcp_{plain or 'server'}"
+        wanted = f"mcp_{plain_name(display_name, NAME_CHARACTERS) or 'server'}"
         return own_rows.free_name(tx, organization_id, f"{wanted}_server" if self._offers.has(wanted) else wanted)
 
     # ── looking and calling ─────────────────────────────────────────────────────────────────────
@@ -327,11 +316,8 @@ class McpServers:
             own = own_rows.of_credential(tx, caller.organization_id, credential_id)
             if own is None:
                 raise NoMcpServer
-            for each in reviews:
-                if not own_rows.review(
-                    tx, own.id, each.name, each.fingerprint, effect=each.effect, user_id=caller.user_id, now=now
-                ):
-                    raise ToolChanged
+            if not own_rows.review_each(tx, own.id, reviews, user_id=caller.user_id, now=now):
+                raise ToolChanged
             said: JsonObject = {each.name: each.effect for each in reviews}
             entry = AuditEntry(credential_id, "tools_reviewed", now, caller.user_id, source, {"effects": said})
             rows.add_audit(tx, caller.organization_id, entry)

@@ -9,21 +9,20 @@ from pydantic import BaseModel, Field, StringConstraints
 from parley.accounts import Caller
 from parley.base.clock import iso, iso_or_none
 from parley.base.errors import BadRequest
-from parley.credentials.apis import Api, ApiReview, ImportedApis, Looked, NewApi
+from parley.credentials.apis import Api, ImportedApis, Looked, NewApi
 from parley.http.identity import Identity
 from parley.http.routes.credentials import Name, source_of
+from parley.http.routes.reviews import MOST_ACTIONS, ActionName, ReviewsIn
 from parley.http.schemas import described
 from parley.integrations.effects import EffectKind
 from parley.integrations.openapi import Reached, Wanted, reached_of, request_of
-from parley.integrations.own import FoundAction, OwnAction
+from parley.integrations.own import ActionCount, FoundAction, OwnAction, OwnIntegration
 from parley.storage import Store
 from parley.storage.once import once_key, run_once
 from parley.turn.model import JsonValue
 
-MOST_ACTIONS = 500
 MOST_VARIABLES = 20
 
-type ActionName = Annotated[str, StringConstraints(min_length=1, max_length=150)]
 type Url = Annotated[str, StringConstraints(max_length=2_000)]
 
 
@@ -133,20 +132,6 @@ class ApisOut(BaseModel):
     total_count: int
 
 
-class ReviewIn(BaseModel):
-    """What one action does; null takes a decision back."""
-
-    name: ActionName
-    fingerprint: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    effect: EffectKind | None
-
-
-class ReviewsIn(BaseModel):
-    """Decisions on several actions: all of them are noted, or none."""
-
-    reviews: Annotated[list[ReviewIn], Field(min_length=1, max_length=MOST_ACTIONS)]
-
-
 def routes(identity: Identity, apis: ImportedApis, store: Store) -> APIRouter:
     """Importing APIs, looking again, reviewing, deleting; for owners and admins."""
     router = APIRouter(prefix="/integrations/openapi", tags=["integrations"], responses=described(404, 409, 429))
@@ -186,7 +171,7 @@ def _show_routes(router: APIRouter, admin: Any, apis: ImportedApis) -> None:
     @router.get("")
     async def list_apis(caller: Annotated[Caller, admin]) -> ApisOut:
         """The imported APIs, without their actions."""
-        found = [_brief(api) for api in await apis.list(caller.organization_id)]
+        found = [_brief(each.own, reached_of(each.own), each.count) for each in await apis.list(caller.organization_id)]
         return ApisOut(integrations=found, total_count=len(found))
 
     @router.get("/{api_name}")
@@ -207,8 +192,7 @@ def _change_routes(router: APIRouter, admin: Any, apis: ImportedApis) -> None:
     @router.put("/{api_name}/actions")
     async def review(caller: Annotated[Caller, admin], request: Request, api_name: str, wish: ReviewsIn) -> ApiOut:
         """Say what actions do, so that the approval policy knows them."""
-        reviews = [ApiReview(each.name, each.fingerprint, each.effect) for each in wish.reviews]
-        return _api_out(await apis.review(caller, api_name, reviews, source_of(request)))
+        return _api_out(await apis.review(caller, api_name, wish.noted(), source_of(request)))
 
     @router.delete("/{api_name}", status_code=status.HTTP_204_NO_CONTENT)
     async def delete(caller: Annotated[Caller, admin], request: Request, api_name: str) -> None:
@@ -245,15 +229,15 @@ def _looked_out(looked: Looked) -> LookedOut:
         base_url=description.reached.base_url,
         servers=list(description.servers),
         connect_by=_connect_out(description.reached),
-        actions=[SeenActionOut(**_seen(action)) for action in description.actions],
+        actions=[SeenActionOut(**_seen(action, action.fingerprint)) for action in description.actions],
         total_actions=len(description.actions),
         rejected=dict(description.rejected),
-        notes=list(looked.notes or description.notes),
+        notes=list(looked.notes),
         changes=looked.changes.as_json(),
     )
 
 
-def _seen(action: FoundAction) -> dict[str, Any]:
+def _seen(action: FoundAction, fingerprint: str) -> dict[str, Any]:
     request = request_of(action)
     return {
         "name": action.name,
@@ -262,7 +246,7 @@ def _seen(action: FoundAction) -> dict[str, Any]:
         "path": request.path,
         "input_schema": action.input_schema,
         "proposed_effect": action.body["proposed_effect"],
-        "fingerprint": action.fingerprint,
+        "fingerprint": fingerprint,
     }
 
 
@@ -278,27 +262,27 @@ def _connect_out(reached: Reached) -> list[ConnectOut]:
     ]
 
 
-def _brief(api: Api) -> ApiBriefOut:
-    reached = reached_of(api.own)
+def _brief(own: OwnIntegration, reached: Reached, count: ActionCount) -> ApiBriefOut:
     return ApiBriefOut(
-        integration_name=api.own.name,
-        display_name=api.own.display_name,
-        description=api.own.description,
+        integration_name=own.name,
+        display_name=own.display_name,
+        description=own.description,
         version=reached.version,
         base_url=reached.base_url,
         document_url=reached.document_url,
         needs_credential=not reached.public,
-        total_actions=len(api.actions),
-        unreviewed=sum(action.effect is None for action in api.actions),
-        created_at=iso(api.own.created_at),
-        refreshed_at=iso(api.own.refreshed_at),
+        total_actions=count.total,
+        unreviewed=count.unreviewed,
+        created_at=iso(own.created_at),
+        refreshed_at=iso(own.refreshed_at),
     )
 
 
 def _api_out(api: Api) -> ApiOut:
     reached = reached_of(api.own)
+    count = ActionCount(len(api.actions), sum(action.effect is None for action in api.actions))
     return ApiOut(
-        **_brief(api).model_dump(),
+        **_brief(api.own, reached, count).model_dump(),
         connect_by=_connect_out(reached),
         left_out=list(reached.left_out),
         actions=[_action_out(action) for action in api.actions],
@@ -307,7 +291,7 @@ def _api_out(api: Api) -> ApiOut:
 
 def _action_out(action: OwnAction) -> ActionOut:
     return ActionOut(
-        **_seen(action.found),
+        **_seen(action.found, action.fingerprint),
         reviewed=action.effect is not None,
         effect=action.effect,
         reviewed_by=action.reviewed_by,

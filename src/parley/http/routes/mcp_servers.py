@@ -8,16 +8,15 @@ from pydantic import BaseModel, Field, StringConstraints
 from parley.accounts import Caller
 from parley.base.clock import iso, iso_or_none
 from parley.credentials import Credentials
-from parley.credentials.mcp import McpServers, NewServer, Review, ServerAndTools
+from parley.credentials.mcp import McpServers, NewServer, ServerAndTools
 from parley.http.identity import Identity
 from parley.http.routes.credentials import Name, source_of
+from parley.http.routes.reviews import ReviewsIn
 from parley.http.schemas import described
 from parley.integrations.effects import EffectKind
 from parley.integrations.own import OwnAction
 from parley.storage import Store
 from parley.storage.once import once_key, run_once
-
-MOST_REVIEWS = 500
 
 
 class ServerIn(BaseModel):
@@ -77,20 +76,6 @@ class ToolsOut(BaseModel):
     refreshed_at: str
     tools: list[ToolOut]
     total_count: int
-
-
-class ReviewIn(BaseModel):
-    """What one tool does; null takes a decision back."""
-
-    name: Annotated[str, StringConstraints(min_length=1, max_length=150)]
-    fingerprint: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    effect: EffectKind | None
-
-
-class ReviewsIn(BaseModel):
-    """Decisions on several tools: all of them are noted, or none."""
-
-    reviews: Annotated[list[ReviewIn], Field(min_length=1, max_length=MOST_REVIEWS)]
 
 
 def routes(identity: Identity, servers: McpServers, store: Store, credentials: Credentials) -> APIRouter:
@@ -153,8 +138,8 @@ def _tool_routes(router: APIRouter, admin: Any, servers: McpServers) -> None:
         caller: Annotated[Caller, admin], request: Request, credential_id: str, wish: ReviewsIn
     ) -> ToolsOut:
         """Say what tools do, so that the approval policy knows them."""
-        reviews = [Review(each.name, each.fingerprint, each.effect) for each in wish.reviews]
-        return _tools_out(credential_id, await servers.review(caller, credential_id, reviews, source_of(request)))
+        reviewed = await servers.review(caller, credential_id, wish.noted(), source_of(request))
+        return _tools_out(credential_id, reviewed)
 
 
 def _tools_out(credential_id: str, found: ServerAndTools) -> ToolsOut:

@@ -21,15 +21,15 @@ from parley.integrations.effects.table import Effect, schema_hash
 from parley.integrations.house.folders import (
     ACTIONS,
     MANIFEST,
-    NAME,
-    NOT_OURS,
+    Report,
     UnfitFolder,
     arguments_model,
     content_hash,
     found_functions,
     import_actions,
+    name_problem,
 )
-from parley.integrations.index import Action, Integration
+from parley.integrations.index import Action
 
 # What a house manifest has beside the catalog's schema.
 OURS = ("effects", "blocking")
@@ -37,15 +37,6 @@ OURS = ("effects", "blocking")
 NAMING = ("paths", "slashed_paths", "escaped_paths", "hosts", "urls", "fetched", "identifiers")
 SET_BY_PARLEY = ("schema", "because", "bound")
 EFFECTS = "read, write, egress, infra, identity, exec, money or destructive"
-
-
-class Report(msgspec.Struct):
-    """What was found. ``problems`` keep it from being used, ``notes`` do not; ``hash`` stands for its content."""
-
-    hash: str = ""
-    problems: list[str] = []
-    notes: list[str] = []
-    integration: Integration | None = None
 
 
 def check(folder: Path) -> Report:
@@ -92,8 +83,8 @@ def _manifest(folder: Path, report: Report) -> dict[str, Any] | None:
     name = manifest["name"]
     if name != folder.name:
         report.problems.append(f"{MANIFEST} calls it {name!r} and its folder is called {folder.name!r}. Use one name.")
-    if not NAME.fullmatch(name) or name.startswith(NOT_OURS):
-        report.problems.append(f"{name!r} is no name: a-z, 0-9 and '_', at most 40, and not mcp_… or api_….")
+    if problem := name_problem(name):
+        report.problems.append(problem)
     return manifest
 
 

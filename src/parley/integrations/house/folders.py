@@ -10,7 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, create_model
+
+from parley.integrations.index import Integration
 
 MANIFEST, ACTIONS = "manifest.json", "actions.py"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -23,6 +26,22 @@ MODULE = "parley_house_"
 
 class UnfitFolder(Exception):
     """The folder cannot be used; the message says why and what to do."""
+
+
+class Report(msgspec.Struct):
+    """What was found in a folder. ``problems`` keep it from being used, ``notes`` do not; ``hash`` is its content's."""
+
+    hash: str = ""
+    problems: list[str] = []
+    notes: list[str] = []
+    integration: Integration | None = None
+
+
+def name_problem(name: str) -> str | None:
+    """Why a house integration cannot have this name, as a sentence; None where it can."""
+    if NAME.fullmatch(name) and not name.startswith(NOT_OURS):
+        return None
+    return f"{name!r} is no name: a-z, 0-9 and '_', at most 40, and not mcp_… or api_…."
 
 
 def content_hash(folder: Path) -> str:

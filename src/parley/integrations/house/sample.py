@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from parley.integrations.house.folders import ACTIONS, MANIFEST, NAME, NOT_OURS, UnfitFolder
+from parley.integrations.house.folders import ACTIONS, MANIFEST, UnfitFolder, name_problem
 from parley.turn.model import JsonObject
 
 CODE = '''"""What the Assistant can do with {title}. One async function for each action of manifest.json."""
@@ -102,8 +102,8 @@ def test_an_item_is_renamed(auth_data: dict[str, str]) -> None:
 
 def make_sample(root: Path, name: str) -> Path:
     """Write the folder of a new integration. Raises UnfitFolder for a name that is none, or taken."""
-    if not NAME.fullmatch(name) or name.startswith(NOT_OURS):
-        raise UnfitFolder(f"{name!r} is no name: a-z, 0-9 and '_', at most 40, and not mcp_… or api_….")
+    if problem := name_problem(name):
+        raise UnfitFolder(problem)
     folder = root / name
     title = name.replace("_", " ").title()
     try:

@@ -181,11 +181,11 @@ def effect_of_own(action: OwnAction) -> Effect:
     )
 
 
-def kept_body(request: Request, input_schema: JsonObject, proposed: EffectKind) -> JsonObject:
+def kept_body(request: Request, input_schema: JsonObject) -> JsonObject:
     """What is stored of an action beside its name and description."""
     return {
         "input_schema": input_schema,
         "request": msgspec.to_builtins(request),
-        "proposed_effect": proposed,
+        "proposed_effect": proposed_effect(request),
         "closed": True,
     }

@@ -16,13 +16,12 @@ from parley.integrations.openapi.model import (
     Request,
     Scheme,
     kept_body,
-    proposed_effect,
     request_of,
 )
 from parley.integrations.openapi.parameters import read_inputs
 from parley.integrations.openapi.schemas import Document
 from parley.integrations.openapi.security import alternatives, read_schemes, read_ways, wanted_scopes
-from parley.integrations.own import FoundAction, TooComplex, clean_text
+from parley.integrations.own import FoundAction, TooComplex, clean_text, plain_name
 from parley.integrations.own.schemas import plain_schema
 from parley.turn.model import JsonObject, JsonValue
 
@@ -259,18 +258,17 @@ def _found(
     security = _usable(alternatives(wants), schemes, refused)
     keys = {(scheme.place, scheme.name.lower()) for scheme in schemes.values()}
     inputs = read_inputs(document, operation.parameters, document.resolved(operation.said.get("requestBody")), keys)
-    path = _plain_path(operation.path, [each.name for each in inputs.parameters if each.place == "path"])
+    _check_variables(operation.path, [each.name for each in inputs.parameters if each.place == "path"])
     request = Request(
         method=operation.method,
-        path=path,
+        path=operation.path,
         parameters=tuple(inputs.parameters),
         body=inputs.body,
         security=security,
         idempotency_key=inputs.idempotency_key if operation.method in ("post", "patch") else None,
         urls=tuple(inputs.urls),
     )
-    body = kept_body(request, plain_schema(inputs.schema), proposed_effect(request))
-    return FoundAction(operation.name, _described(operation), body)
+    return FoundAction(operation.name, _described(operation), kept_body(request, plain_schema(inputs.schema)))
 
 
 def _usable(
@@ -284,12 +282,11 @@ def _usable(
     return usable
 
 
-def _plain_path(path: str, described: Sequence[str]) -> str:
-    """The path. Raises TooComplex where what is in braces and what is described are not the same."""
+def _check_variables(path: str, described: Sequence[str]) -> None:
+    """Raises TooComplex where what is in braces and what is described are not the same."""
     named = VARIABLE.findall(path)
     if set(named) != set(described) or len(named) != len(set(named)) or set("{}") & set(VARIABLE.sub("", path)):
         raise TooComplex("its path and its parameters do not fit together")
-    return path
 
 
 def _described(operation: _Operation) -> str:
@@ -329,7 +326,7 @@ def _name(method: str, path: str, said: JsonObject) -> str:
 
 def _slug(text: str) -> str:
     spread = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text[:300])
-    return re.sub(r"[^a-z0-9]+", "_", spread.lower()).strip("_")[:NAME_CHARACTERS].strip("_")
+    return plain_name(spread, NAME_CHARACTERS)
 
 
 def _mark(method: str, path: str) -> str:

@@ -10,12 +10,13 @@ import msgspec
 from parley.integrations.index import AuthSchema, CredentialField, OAuthConfig
 from parley.integrations.openapi.model import Scheme, Way
 from parley.integrations.openapi.schemas import Document
-from parley.integrations.own import TooComplex, clean_text, is_clean
+from parley.integrations.own import TooComplex, clean_text, is_clean, plain_name
 from parley.turn.model import JsonObject, JsonValue
 
 MOST_SCHEMES = 20
 MOST_SCOPES = 50
 NAME_CHARACTERS = 100
+PREFIX_CHARACTERS = 30
 TEXT_CHARACTERS = 300
 TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # Headers that belong to the connection or the body: neither a parameter nor a key may be sent as one.
@@ -162,7 +163,8 @@ def _way(combination: Sequence[str], schemes: Mapping[str, Scheme], auth_type: s
     fields: list[CredentialField] = []
     filled: dict[str, dict[str, str]] = {}
     for position, name in enumerate(combination):
-        prefix = "" if len(combination) == 1 else f"{_slug(name) or 'key'}_{position + 1}_"
+        plain = plain_name(name, PREFIX_CHARACTERS) or "key"
+        prefix = "" if len(combination) == 1 else f"{plain}_{position + 1}_"
         made, filled[name] = _fields(schemes[name], name, prefix)
         fields += made
     shown = _listed(combination)
@@ -178,7 +180,7 @@ def _way(combination: Sequence[str], schemes: Mapping[str, Scheme], auth_type: s
 
 def _fields(scheme: Scheme, name: str, prefix: str) -> tuple[list[CredentialField], dict[str, str]]:
     """The fields of one scheme, and which of its parts each fills."""
-    shown = clean_text(name, 60) if is_clean(name) else "Key"
+    shown = clean_text(name, 60)
     where = f"Sent as the {scheme.place} {scheme.name}."
     match scheme.kind:
         case "api_key":
@@ -211,7 +213,3 @@ def _fields(scheme: Scheme, name: str, prefix: str) -> tuple[list[CredentialFiel
 
 def _field(key: str, display_name: str, description: str) -> CredentialField:
     return CredentialField(key.upper(), key, display_name, clean_text(description, TEXT_CHARACTERS), sensitive=True)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:30]

@@ -49,14 +49,14 @@ class Presented:
 
 def prepare(reached: Reached, request: Request, arguments: Mapping[str, JsonValue], shown: Presented) -> Prepared:
     """The request. Raises ActionFailed, not attempted, for arguments that cannot be sent."""
-    draft = _Draft(request.path)
+    draft, keys = _Draft(request.path), _keys(reached)
     for parameter in request.parameters:
         value = arguments.get(parameter.argument)
         if value is None:
             if parameter.required:
                 raise _unsent(f"It needs the parameter {parameter.argument}.")
             continue
-        _place(draft, parameter, value, _keys(reached))
+        _place(draft, parameter, value, keys)
     body = _body(draft, request.body, arguments)
     for name, parts in shown.values.items():
         _present(draft, reached.schemes[name], parts)

@@ -1,6 +1,7 @@
 """What an organization's own integration is, and what changed when it was looked at again."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -70,6 +71,15 @@ class OwnAction:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """What a person says that an action does, None to take it back; ``fingerprint`` is of what they looked at."""
+
+    name: str
+    fingerprint: str
+    effect: EffectKind | None
+
+
+@dataclass(frozen=True, slots=True)
 class OwnIntegration:
     """One own integration without its actions. Times are µs.
 
@@ -94,6 +104,14 @@ class OwnIntegration:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionCount:
+    """How many actions an own integration has, and how many of them nobody has reviewed as they are now."""
+
+    total: int = 0
+    unreviewed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What is different since the last look, by names of actions."""
 
@@ -113,3 +131,12 @@ class Changes:
                 "rejected": dict(self.rejected),
             },
         )
+
+
+def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> Changes:
+    """What is different, of fingerprints by names of actions."""
+    return Changes(
+        added=tuple(name for name in now if name not in before),
+        removed=tuple(name for name in before if name not in now),
+        changed=tuple(name for name, mark in now.items() if before.get(name, mark) != mark),
+    )

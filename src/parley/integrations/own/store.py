@@ -3,10 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
 from parley.integrations.effects import EffectKind
-from parley.integrations.own.model import Changes, FoundAction, OwnAction, OwnIntegration
+from parley.integrations.own.model import (
+    ActionCount,
+    Changes,
+    FoundAction,
+    OwnAction,
+    OwnIntegration,
+    Review,
+    changes_between,
+)
 from parley.storage import ReadTx, WriteTx
 from parley.storage.tables.own import own_actions, own_integrations
 
@@ -34,6 +42,17 @@ def action_names(tx: ReadTx, organization_id: str) -> Mapping[str, Sequence[str]
     for integration_id, name in rows:
         names.setdefault(integration_id, []).append(name)
     return names
+
+
+def action_counts(tx: ReadTx, organization_id: str) -> Mapping[str, ActionCount]:
+    """How many actions there are by integration id; an integration without any is not in it."""
+    rows = tx.execute(
+        select(actions.integration_id, func.count(), func.count(actions.effect))
+        .join(own_integrations, table.id == actions.integration_id)
+        .where(table.organization_id == organization_id)
+        .group_by(actions.integration_id)
+    )
+    return {integration_id: ActionCount(total, total - reviewed) for integration_id, total, reviewed in rows}
 
 
 def find(tx: ReadTx, organization_id: str, name: str) -> OwnIntegration | None:
@@ -119,47 +138,45 @@ def take(
     )
     stored = select(actions.name, actions.fingerprint).where(actions.integration_id == own.id)
     known: dict[str, str] = {row.name: row.fingerprint for row in tx.execute(stored)}
-    added: list[str] = []
-    changed: list[str] = []
+    marks = {each.name: each.fingerprint for each in found}
+    changes = changes_between(known, marks)
     new: list[dict[str, object]] = []
     for position, each in enumerate(found):
         columns: dict[str, object] = {"position": position}
+        mark = marks[each.name]
         if each.name not in known:
-            added.append(each.name)
-            new.append({**columns, "integration_id": own.id, "name": each.name, **_facts(each)})
+            new.append({**columns, "integration_id": own.id, "name": each.name, **_facts(each, mark)})
             continue
-        if known[each.name] != each.fingerprint:
-            changed.append(each.name)
-            columns |= {**_facts(each), "effect": None, "reviewed_by": None, "reviewed_at": None}
+        if known[each.name] != mark:
+            columns |= {**_facts(each, mark), "effect": None, "reviewed_by": None, "reviewed_at": None}
         tx.execute(
             update(own_actions).where(actions.integration_id == own.id, actions.name == each.name).values(**columns)
         )
     if new:
         tx.execute(insert(own_actions), new)
-    there = {each.name for each in found}
-    gone = [name for name in known if name not in there]
-    for name in gone:
+    for name in changes.removed:
         tx.execute(delete(own_actions).where(actions.integration_id == own.id, actions.name == name))
-    return Changes(tuple(added), tuple(gone), tuple(changed))
+    return changes
 
 
-def review(
-    tx: WriteTx,
-    integration_id: str,
-    name: str,
-    fingerprint: str,
-    *,
-    effect: EffectKind | None,
-    user_id: str,
-    now: int,
-) -> bool:
-    """Note what a person decided of exactly this version of an action; False when it is another by now."""
-    statement = (
-        update(own_actions)
-        .where(actions.integration_id == integration_id, actions.name == name, actions.fingerprint == fingerprint)
-        .values(effect=effect, reviewed_by=user_id, reviewed_at=now)
-    )
-    return tx.execute(statement).rowcount == 1
+def review_each(tx: WriteTx, integration_id: str, reviews: Sequence[Review], *, user_id: str, now: int) -> bool:
+    """Note what a person decided of exactly these versions of actions; False at the first that is another by now.
+
+    The caller rolls back then: of several reviews all are noted, or none.
+    """
+    for each in reviews:
+        statement = (
+            update(own_actions)
+            .where(
+                actions.integration_id == integration_id,
+                actions.name == each.name,
+                actions.fingerprint == each.fingerprint,
+            )
+            .values(effect=each.effect, reviewed_by=user_id, reviewed_at=now)
+        )
+        if tx.execute(statement).rowcount != 1:
+            return False
+    return True
 
 
 def review_all(tx: WriteTx, integration_id: str, effects: Mapping[str, EffectKind], *, user_id: str, now: int) -> None:
@@ -177,8 +194,8 @@ def _can_be_name(text: str, most: int) -> bool:
     return len(text) <= most and text.isascii() and text.isprintable()
 
 
-def _facts(found: FoundAction) -> dict[str, object]:
-    return {"description": found.description, "body": found.body, "fingerprint": found.fingerprint}
+def _facts(found: FoundAction, fingerprint: str) -> dict[str, object]:
+    return {"description": found.description, "body": found.body, "fingerprint": fingerprint}
 
 
 def _integration(row: Row[Any]) -> OwnIntegration:

@@ -4,6 +4,7 @@ Instructions can hide in characters that no person sees: tags, zero-width and bi
 variation selectors, private use.
 """
 
+import re
 import unicodedata
 
 # Controls, formats, surrogates, private use, unassigned.
@@ -12,6 +13,7 @@ VARIATION_SELECTORS = frozenset({*range(0x180B, 0x1810), *range(0xFE00, 0xFE10),
 # Letters by category that are drawn as nothing.
 BLANK_LETTERS = frozenset({0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0})
 KEPT = frozenset("\n\t")
+NO_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def is_clean(text: str) -> bool:
@@ -28,6 +30,11 @@ def clean_text(text: str, most: int) -> str:
     is_plain = text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
     seen = (text if is_plain else "".join(character for character in text if not _is_hidden(character))).strip()
     return seen if len(seen) <= most else f"{seen[: most - 1]}…"
+
+
+def plain_name(text: str, most: int) -> str:
+    """The text as a name: a-z, 0-9 and '_' only, at most ``most`` characters; empty where nothing of it is left."""
+    return NO_NAME.sub("_", text.lower()).strip("_")[:most].strip("_")
 
 
 def _is_hidden(character: str) -> bool:
