@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Client:
-    """One key in one organization, speaking plain HTTP."""
+    """One key in one organization, speaking plain HTTP; without a key, the session in the cookies of ``session``."""
 
     base_url: str
     session: aiohttp.ClientSession
@@ -50,7 +50,8 @@ class Client:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}", "X-Organization-ID": self.organization_id, **self.extra}
+        shown = {"Authorization": f"Bearer {self.key}"} if self.key else {"Sec-Fetch-Site": "same-origin"}
+        return {**shown, "X-Organization-ID": self.organization_id, **self.extra}
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
