@@ -190,6 +190,13 @@ class Turn:
         return self.data("user_input_request")
 
 
+def output_of(turn: Turn) -> Any:
+    """What the first tool call of a turn came to; the turn must have ended well."""
+    assert turn.types[-1] == "done", turn.events
+    assert "error" not in turn.types, turn.events
+    return turn.data("tool_result")["output"]
+
+
 def says(*pieces: str, **more: Any) -> ScriptedReply:
     """A reply of text only."""
     return ScriptedReply(text=list(pieces), **more)

@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,7 +14,7 @@ from parley.testing.fake_github import FakeGitHub
 from parley.testing.provider_proxy import Answer, Asked, Provider, ProviderProxy, json_answer
 from parley.testing.scripted_wire import ScriptedReply
 from tests.billing.office import put_on
-from tests.stage import Json, Stage, Turn, calls, everything, executes, says
+from tests.stage import Json, Stage, calls, everything, executes, output_of, says
 
 NAMES = {"integration_name": "github", "tool_name": "list_repositories"}
 CREATE = {"owner": "octocat", "repo": "hello-world", "title": "Bug"}
@@ -28,12 +27,6 @@ async def connected(stage: Stage, github: FakeGitHub) -> FakeGitHub:
     """GitHub with its credential in the organization."""
     await stage.connect_github(github.token)
     return github
-
-
-def output_of(turn: Turn) -> Any:
-    assert turn.types[-1] == "done", turn.types
-    assert "error" not in turn.types
-    return turn.data("tool_result")["output"]
 
 
 def provider(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Provider:

@@ -21,8 +21,7 @@ from parley.testing.scripted_wire import ScriptedReply
 from tests.conftest import fresh_database
 from tests.contract.conftest import ORGANIZATION
 from tests.durability.cluster import Cluster, cluster
-from tests.durability.conftest import PATIENCE, Nursery, Server, Site, opened_site
-from tests.durability.test_processes import start
+from tests.durability.conftest import PATIENCE, Nursery, Server, Site, opened_site, start
 from tests.stage import Client, caller, executes, shown_text
 
 PATIENT = {"PARLEY_LEASE_SECONDS": "15", "PARLEY_HEARTBEAT_SECONDS": "1"}
@@ -33,13 +32,6 @@ PIECES = [f"{number}-wörd " for number in range(15)]
 FOLLOW_SECONDS = 200.0
 # Time enough to open a connection and do something with it, also on a busy machine.
 RESET_SECONDS = 0.5
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
-    return fake
 
 
 @pytest.fixture

@@ -13,16 +13,15 @@ from playwright.async_api import Browser, async_playwright, expect
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
 from tests.contract.conftest import (
-    ORGANIZATION,
     House,
-    furnish,
+    decided_team,
     github,
     model,
     model_port,
     open_house,
     proxy,
 )
-from tests.stage import Stage, caller
+from tests.stage import Stage
 from tests.web.visitor import AXE, Visitor, visiting
 
 # The stage of the contract's tests serves here too.
@@ -94,13 +93,7 @@ async def open_web_house(stack: AsyncExitStack, folder: Path, proxy: ProviderPro
 @pytest.fixture
 async def stage(house: House, model: ScriptedModel) -> AsyncIterator[Stage]:
     """A fresh organization whose default model is the scripted one."""
-    async with caller(house.base_url, house.key, ORGANIZATION) as client:
-        made = await client.post("/organizations", {"name": "Acme Works"})
-        assert made.status in (200, 201), made.body
-        client.organization_id = made.body["organization"]["id"]
-        ready = await furnish(house, client, model)
-        chosen = await client.call("PUT", "/organizations/settings/composer-llm", ready.llm)
-        assert chosen.status == 200, chosen.body
+    async with decided_team(house, model) as ready:
         yield ready
 
 
