@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.contract.conftest import (
     open_house,
     proxy,
 )
+from tests.ports import free_port
 from tests.stage import Stage
 from tests.web.visitor import AXE, Visitor, visiting
 
@@ -45,12 +45,6 @@ def chromium_path() -> str | None:
     """A Chromium on this machine: ``PARLEY_TEST_CHROMIUM``, else the first on PATH."""
     chosen = os.environ.get("PARLEY_TEST_CHROMIUM")
     return chosen or next((found for name in NAMES if (found := shutil.which(name))), None)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
