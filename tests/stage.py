@@ -9,11 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from parley.base.clock import Clock
 from parley.billing.verify import billing_faults
 from parley.chats.verify import chat_faults
+from parley.storage import ReadTx
 from parley.storage.tables.billing import ledger
 from parley.testing.scripted_model import ScriptedModel
 from parley.testing.scripted_wire import ScriptedCall, ScriptedReply
@@ -39,7 +40,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Client:
-    """One key in one organization, speaking plain HTTP."""
+    """One key in one organization, speaking plain HTTP; without a key, the session in the cookies of ``session``."""
 
     base_url: str
     session: aiohttp.ClientSession
@@ -49,7 +50,8 @@ class Client:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}", "X-Organization-ID": self.organization_id, **self.extra}
+        shown = {"Authorization": f"Bearer {self.key}"} if self.key else {"Sec-Fetch-Site": "same-origin"}
+        return {**shown, "X-Organization-ID": self.organization_id, **self.extra}
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -60,8 +62,8 @@ class Client:
             headers={**self.headers, **names},
             timeout=aiohttp.ClientTimeout(total=20),
         ) as response:
-            text = await response.text()
-            parsed = json.loads(text) if text else None
+            said = await response.text()
+            parsed = json.loads(said) if said else None
             return Answer(response.status, parsed, dict(response.headers))
 
     async def get(self, path: str) -> Answer:
@@ -84,11 +86,11 @@ class Client:
             assert response.content_type == "text/event-stream"
             cursor = None
             async for line in response.content:
-                text = line.decode().rstrip("\n")
-                if text.startswith("id: "):
-                    cursor = text.removeprefix("id: ")
-                elif text.startswith("data: "):
-                    yield {**json.loads(text.removeprefix("data: ")), "_id": cursor}
+                said = line.decode().rstrip("\n")
+                if said.startswith("id: "):
+                    cursor = said.removeprefix("id: ")
+                elif said.startswith("data: "):
+                    yield {**json.loads(said.removeprefix("data: ")), "_id": cursor}
 
 
 @dataclass(slots=True)
@@ -188,6 +190,13 @@ class Turn:
         return self.data("user_input_request")
 
 
+def output_of(turn: Turn) -> Any:
+    """What the first tool call of a turn came to; the turn must have ended well."""
+    assert turn.types[-1] == "done", turn.events
+    assert "error" not in turn.types, turn.events
+    return turn.data("tool_result")["output"]
+
+
 def says(*pieces: str, **more: Any) -> ScriptedReply:
     """A reply of text only."""
     return ScriptedReply(text=list(pieces), **more)
@@ -226,6 +235,18 @@ def shown_text(events: list[Json]) -> str:
             case _:
                 pass
     return settled + unfinished
+
+
+def everything(tx: ReadTx) -> dict[str, str]:
+    """The rows of every table of the store, whoever made it, as one text a table."""
+    if tx.dialect.name == "sqlite":
+        names = text("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
+    else:
+        names = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    return {
+        name: "\n".join(repr(tuple(row)) for row in tx.execute(text(f'SELECT * FROM "{name}"')))
+        for name in list(tx.execute(names).scalars())
+    }
 
 
 async def faults(parley: Parley) -> list[str]:

@@ -195,7 +195,7 @@ async def served(app: ASGIApp) -> AsyncGenerator[str]:
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
             finally:
                 server.should_exit = True
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await running
 
 

@@ -101,7 +101,7 @@ async def test_forgetting_asks_the_store_anew(known: tuple[Counting, Callers, st
 async def test_uses_that_could_not_be_written_do_not_stop_the_writing(known: tuple[Counting, Callers, str]) -> None:
     store, callers, key = known
     store.failing_writes = 1
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         writing = group.create_task(callers.uses.keep_writing())
         while (found := await callers.by_key(key, address="")).used_at is None:
             callers.forget_user(found.user.id)

@@ -4,13 +4,13 @@ from time import monotonic
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
+from parley.accounts.callers import KEEP_SECONDS
 from parley.accounts.keys import has_checksum, new_key
-from parley.storage import ReadTx
 from parley.storage.tables.accounts import api_keys, users
-from parley.storage.tables.columns import metadata
 from tests.accounts.desk import Desk
+from tests.stage import everything
 
 
 async def test_a_key_lets_in_by_either_header(desk: Desk) -> None:
@@ -152,10 +152,7 @@ async def test_the_store_never_holds_a_key_or_token(desk: Desk) -> None:
     person = await desk.newcomer("bea")
     secrets = [person.key, desk.owner.key, desk.first.sign_in_link.partition("=")[2]]
 
-    def everything(tx: ReadTx) -> str:
-        return "".join(str(tuple(row)) for table in metadata.sorted_tables for row in tx.execute(select(table)))
-
-    dump = await desk.store.read(everything)
+    dump = "\n".join((await desk.store.read(everything)).values())
     assert person.email in dump
     for secret in secrets:
         assert secret not in dump
@@ -163,6 +160,8 @@ async def test_the_store_never_holds_a_key_or_token(desk: Desk) -> None:
 
 
 async def test_a_key_revoked_behind_the_back_of_a_process_works_for_no_more_than_a_second(desk: Desk) -> None:
+    # What a loaded machine adds is no promise broken: the second stands here, and the wait below is only an end.
+    assert KEEP_SECONDS == 1
     made = (await desk.web.post("/api-keys", json={"name": "k"}, headers=desk.owner.headers())).json()
     headers = {"X-API-KEY": made["key"], "X-Organization-ID": desk.owner.organization_id}
     assert (await desk.web.get("/probe/recheck", headers=headers)).status_code == 200

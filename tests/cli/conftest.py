@@ -15,16 +15,15 @@ from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
 from tests.cli.terminal import PATIENCE_SECONDS, Terminal, in_terminal
 from tests.contract.conftest import (
-    ORGANIZATION,
     House,
-    furnish,
+    decided_team,
     github,
     model,
     model_port,
     open_house,
     proxy,
 )
-from tests.stage import Stage, caller
+from tests.stage import Stage
 
 __all__ = ["github", "model", "model_port", "proxy"]
 
@@ -77,13 +76,7 @@ async def house(
 @pytest.fixture
 async def stage(house: House, model: ScriptedModel) -> AsyncIterator[Stage]:
     """A fresh organization whose default model is the scripted one."""
-    async with caller(house.base_url, house.key, ORGANIZATION) as client:
-        made = await client.post("/organizations", {"name": "Acme Works"})
-        assert made.status in (200, 201), made.body
-        client.organization_id = made.body["organization"]["id"]
-        ready = await furnish(house, client, model)
-        chosen = await client.call("PUT", "/organizations/settings/composer-llm", ready.llm)
-        assert chosen.status == 200, chosen.body
+    async with decided_team(house, model) as ready:
         yield ready
 
 

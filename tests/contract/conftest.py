@@ -6,14 +6,15 @@ A test module that needs other settings says so in ``settings_extra`` and gets i
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import aiohttp
 import pytest
+from modulex import Modulex
 
 from parley.base.clock import Clock
 from parley.base.settings import read_settings
@@ -56,14 +57,20 @@ async def model(model_port: int) -> AsyncIterator[ScriptedModel]:
         yield ScriptedModel(model_port, session)
 
 
-@pytest.fixture(scope="module")
-async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProviderProxy]:
-    """Whatever leaves this process arrives here."""
+@asynccontextmanager
+async def proxied(folder: Path) -> AsyncGenerator[ProviderProxy]:
+    """A proxy at which whatever leaves this process arrives."""
     with pytest.MonkeyPatch.context() as patch:
-        async with provider_proxy(tmp_path_factory.mktemp("proxy")) as running:
+        async with provider_proxy(folder) as running:
             for name, value in running.environment.items():
                 patch.setenv(name, value)
             yield running
+
+
+@pytest.fixture(scope="module")
+async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProviderProxy]:
+    async with proxied(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -131,12 +138,38 @@ async def open_house(
 @pytest.fixture
 async def stage(house: House, model: ScriptedModel) -> AsyncIterator[Stage]:
     """A fresh organization on the shared server of each store."""
+    async with team(house, model, f"Team {uuid4().hex[:8]}") as ready:
+        yield ready
+        assert await faults(house.parley) == []
+
+
+@asynccontextmanager
+async def team(house: House, model: ScriptedModel, name: str) -> AsyncGenerator[Stage]:
+    """A fresh organization of the first owner's, with the scripted model as its OpenAI."""
     async with caller(house.base_url, house.key, ORGANIZATION) as client:
-        made = await client.post("/organizations", {"name": f"Team {uuid4().hex[:8]}"})
+        made = await client.post("/organizations", {"name": name})
         assert made.status in (200, 201), made.body
         client.organization_id = made.body["organization"]["id"]
         yield await furnish(house, client, model)
-        assert await faults(house.parley) == []
+
+
+@asynccontextmanager
+async def decided_team(house: House, model: ScriptedModel) -> AsyncGenerator[Stage]:
+    """A team as people find it who chose no model: theirs is the default."""
+    async with team(house, model, "Acme Works") as ready:
+        chosen = await ready.client.call("PUT", "/organizations/settings/composer-llm", ready.llm)
+        assert chosen.status == 200, chosen.body
+        yield ready
+
+
+@pytest.fixture
+async def sdk(stage: Stage) -> AsyncIterator[Modulex]:
+    """The published client, as it is installed."""
+    client = stage.client
+    async with Modulex(
+        api_key=client.key, organization_id=client.organization_id, base_url=client.base_url, max_retries=0
+    ) as published:
+        yield published
 
 
 async def furnish(house: House, client: Client, model: ScriptedModel) -> Stage:

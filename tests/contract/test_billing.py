@@ -35,16 +35,6 @@ def settings_extra(tmp_path_factory: pytest.TempPathFactory, model: ScriptedMode
 
 
 @pytest.fixture
-async def sdk(stage: Stage) -> AsyncIterator[Modulex]:
-    """The published client, as it is installed."""
-    client = stage.client
-    async with Modulex(
-        api_key=client.key, organization_id=client.organization_id, base_url=client.base_url, max_retries=0
-    ) as published:
-        yield published
-
-
-@pytest.fixture
 async def admin(stage: Stage) -> AsyncIterator[Client]:
     """Somebody who is an admin of the organization, not its owner."""
     organization_id = stage.client.organization_id

@@ -1,13 +1,12 @@
 """Buying over HTTP: from the published client's link to the signed event that puts the organization on its plan."""
 
-from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
-import aiohttp
 import pytest
 from modulex import Modulex
 
 from parley.testing.scripted_model import ScriptedModel
+from tests.billing.conftest import stand_in, stripe
 from tests.billing.stripe_world import (
     SECRET_KEY,
     WEBHOOK_SECRET,
@@ -15,16 +14,11 @@ from tests.billing.stripe_world import (
     event,
     paid,
     signature,
-    stand_in_process,
 )
 from tests.contract.conftest import billed
 from tests.stage import Stage, new_model_key
 
-
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[str]:
-    with stand_in_process() as base_url:
-        yield base_url
+__all__ = ["stand_in", "stripe"]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +32,6 @@ def settings_extra(tmp_path_factory: pytest.TempPathFactory, model: ScriptedMode
     }
 
 
-@pytest.fixture
-async def stripe(stand_in: str) -> AsyncIterator[StripeWorld]:
-    async with aiohttp.ClientSession() as session:
-        yield StripeWorld(stand_in, session)
-
-
 async def send(stage: Stage, payload: bytes, signed: str) -> int:
     """What the server answers to an event; nobody is signed in."""
     headers = {"Stripe-Signature": signed, "Content-Type": "application/json; charset=utf-8"}
@@ -53,27 +41,24 @@ async def send(stage: Stage, payload: bytes, signed: str) -> int:
 
 
 async def test_a_plan_is_bought_through_the_link_and_counts_once_the_event_says_so(
-    stage: Stage, stripe: StripeWorld
+    stage: Stage, stripe: StripeWorld, sdk: Modulex
 ) -> None:
     organization_id = stage.client.organization_id
-    async with Modulex(
-        api_key=stage.client.key, organization_id=organization_id, base_url=stage.client.base_url, max_retries=0
-    ) as sdk:
-        plans = await sdk.subscriptions.organization_plans()
-        assert [plan.plan_slug for plan in plans.plans if plan.selectable] == ["paid"]
-        link = await sdk.subscriptions.checkout_link("paid", "month")
-        assert link.url is not None and link.url.startswith("https://checkout.test/")
-        assert not (await sdk.subscriptions.organization_billing()).has_subscription
-        subscription_id = f"sub_{uuid4().hex}"
-        await stripe.subscribe(subscription_id, organization_id, stage.clock.now())
-        payload = event("customer.subscription.created", {"id": subscription_id})
-        assert await send(stage, payload, signature(payload)) == 204
-        billing = await sdk.subscriptions.organization_billing()
-        assert billing.subscription is not None and billing.plan is not None
-        assert (billing.plan.plan_slug, billing.subscription.id) == ("paid", subscription_id)
-        assert (billing.subscription.billing_interval, billing.subscription.current_price) == ("month", 20.0)
-        portal = await sdk.subscriptions.customer_portal()
-        assert portal.url is not None and portal.url.startswith("https://portal.test/")
+    plans = await sdk.subscriptions.organization_plans()
+    assert [plan.plan_slug for plan in plans.plans if plan.selectable] == ["paid"]
+    link = await sdk.subscriptions.checkout_link("paid", "month")
+    assert link.url is not None and link.url.startswith("https://checkout.test/")
+    assert not (await sdk.subscriptions.organization_billing()).has_subscription
+    subscription_id = f"sub_{uuid4().hex}"
+    await stripe.subscribe(subscription_id, organization_id, stage.clock.now())
+    payload = event("customer.subscription.created", {"id": subscription_id})
+    assert await send(stage, payload, signature(payload)) == 204
+    billing = await sdk.subscriptions.organization_billing()
+    assert billing.subscription is not None and billing.plan is not None
+    assert (billing.plan.plan_slug, billing.subscription.id) == ("paid", subscription_id)
+    assert (billing.subscription.billing_interval, billing.subscription.current_price) == ("month", 20.0)
+    portal = await sdk.subscriptions.customer_portal()
+    assert portal.url is not None and portal.url.startswith("https://portal.test/")
 
 
 async def test_credits_are_bought_for_the_wallet(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from ipaddress import ip_network
 from uuid import uuid4
 
 import aiohttp
@@ -10,6 +11,7 @@ from starlette.types import Message, Scope
 
 from parley.accounts import RateReached
 from parley.base.clock import SECOND, Clock
+from parley.http import doorstep
 from parley.http.doorstep import KEEP_SECONDS, Addresses, Doorstep, Refused
 from parley.http.identity import EVERY_DOOR, Over
 from parley.storage import Store, open_store
@@ -21,6 +23,7 @@ from tests.contract.test_billing import add_admin
 from tests.stage import Answer, Client, Stage, caller, new_model_key
 
 LIMIT = 40
+ADDRESSES = ip_network("9.0.0.0/8").hosts()
 LOOKS = "/billing/wallet"
 
 
@@ -31,6 +34,12 @@ def settings_extra(tmp_path_factory: pytest.TempPathFactory, model: ScriptedMode
         "PARLEY_REQUESTS_PER_ADDRESS": str(LIMIT),
         "PARLEY_TRUSTED_PROXIES": "127.0.0.1",
     }
+
+
+@pytest.fixture(autouse=True)
+def every_request_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is: a count that took too long would let requests pass, for seconds."""
+    monkeypatch.setattr(doorstep, "COUNT_SECONDS", 60.0)
 
 
 async def from_address(stage: Stage, address: str, path: str, method: str = "GET", **headers: str) -> Answer:
@@ -46,8 +55,8 @@ def lower(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def new_address() -> str:
-    first, second, third = uuid4().bytes[:3]
-    return f"9.{first}.{second}.{third}"
+    """An address that no other test has; of ten thousand drawn at random two would be the same."""
+    return str(next(ADDRESSES))
 
 
 async def busy(stage: Stage) -> tuple[Client, Answer]:
@@ -202,12 +211,17 @@ async def test_an_addresss_requests_are_counted_over_all_processes(two_processes
     assert passed == LIMIT
 
 
-async def test_a_store_that_does_not_answer_lets_unknown_callers_pass_and_is_left_alone_for_a_while() -> None:
+@pytest.mark.parametrize(("rest_seconds", "asked"), [(600.0, 1), (0.0, 3)], ids=["within it", "after it"])
+async def test_a_store_that_does_not_answer_lets_unknown_callers_pass_and_is_left_alone_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, rest_seconds: float, asked: int
+) -> None:
+    monkeypatch.setattr(doorstep, "REST_SECONDS", rest_seconds)
     gone = open_store("postgresql://postgres@127.0.0.1:1/nowhere")
     addresses = Addresses(Windows(gone, Clock(), "address", seconds=60), 1)
     for _ in range(3):
         await addresses.take({"client": ("9.9.9.9", 1)})
     await gone.close()
+    assert caplog.text.count("requests of unknown callers are not counted now") == asked
 
 
 # ── the memory itself ───────────────────────────────────────────────────────────────────────────

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import aiohttp
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
 from parley.chats.upkeep import sweep
 from parley.runs.chat_store import append_message
-from parley.storage import ReadTx, WriteTx
+from parley.storage import WriteTx
 from parley.storage.tables.accounts import audit_log
 from parley.storage.tables.chats import chats, idempotency_keys, messages, questions, runs, transcript
 from parley.testing.fake_github import FakeGitHub
 from tests.contract.conftest import House
-from tests.stage import Json, Stage, Turn, caller, calls, executes, says
+from tests.stage import Json, Stage, Turn, caller, calls, everything, executes, says
 
 CREATE = {"owner": "octocat", "repo": "hello-world"}
 
@@ -150,19 +150,6 @@ async def read_while_it_is_erased(stage: Stage, chat_id: str) -> None:
 # ── erasing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows_with(tx: ReadTx, word: str) -> list[str]:
-    """The tables of the store, whoever made them, in which some row holds the word."""
-    if tx.dialect.name == "sqlite":
-        names = tx.execute(text("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"))
-    else:
-        names = tx.execute(text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"))
-    found = list[str]()
-    for name in list(names.scalars()):
-        rows = tx.execute(text(f'SELECT * FROM "{name}"'))
-        found += [name for row in rows if word in repr(tuple(row))][:1]
-    return found
-
-
 def files_with(stage: Stage, word: str) -> Iterator[Path]:
     """Every file of the store and of the data folder, byte by byte."""
     folder = stage.parley.settings.data_dir
@@ -172,8 +159,10 @@ def files_with(stage: Stage, word: str) -> Iterator[Path]:
 
 
 async def everywhere(stage: Stage, word: str) -> list[str]:
-    rows = await stage.parley.store.read(lambda tx: rows_with(tx, word))
-    return [*rows, *(path.name for path in files_with(stage, word))]
+    """The tables and the files that hold the word."""
+    stored = await stage.parley.store.read(everything)
+    tables = [name for name, rows in stored.items() if word in rows]
+    return [*tables, *(path.name for path in files_with(stage, word))]
 
 
 @pytest.mark.parametrize("hidden_first", [False, True])
@@ -184,7 +173,11 @@ async def test_an_erased_chat_leaves_nothing_but_what_it_cost(
     word = f"canary{uuid4().hex}"
     kept = await stage.turn(says("Another chat."), message="stays")
     turn = await eventful(stage, github, word)
-    assert {"messages", "transcript", "run_events", "tool_calls", "questions"} <= set(await everywhere(stage, word))
+    github.repositories = [f"{word}-{number:04}-{'x' * 60}" for number in range(400)]
+    cut = await stage.turn(executes("list_repositories"), says("Many."), chat_id=turn.chat_id)
+    assert "result_id" in cut.data("tool_result")["output"]
+    holding = {"messages", "transcript", "run_events", "tool_calls", "tool_results", "questions"}
+    assert holding <= set(await everywhere(stage, word))
     spent = await stage.credits()
     path = f"/assistant/chat/{turn.chat_id}"
     if hidden_first:

@@ -94,7 +94,7 @@ async def test_cancel_in_mid_stream_stops_the_model_and_keeps_the_text(stage: St
             if "ial" in "".join(e["data"]["chunk"] for e in events if e["type"] == "response_chunk"):
                 seen.set()
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(watch())
         await seen.wait()
         answer = await stage.client.post(f"/assistant/chat/{started['chat_id']}/cancel")
@@ -113,7 +113,7 @@ async def test_cancel_while_a_tool_runs_closes_its_call_and_the_chat_goes_on(sta
     github.hold()
     await stage.script(executes("create_issue", {"owner": "octocat", "repo": "hello-world", "title": "Bug"}))
     started = await stage.start()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         await github.held.wait()
     await stage.client.post(f"/assistant/chat/{started['chat_id']}/cancel")
     events = await stage.client.listen(started["chat_id"], started["run_id"])

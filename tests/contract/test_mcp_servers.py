@@ -10,7 +10,7 @@ import pytest
 from parley.testing.mcp_server import Fault, ScriptedMcpServer, mcp_server, text_result, tool
 from parley.testing.oauth_server import OAuthServer, oauth_server
 from tests.contract.conftest import ORGANIZATION
-from tests.stage import Answer, Json, Stage, Turn, calls, executes, says
+from tests.stage import Answer, Json, Stage, calls, executes, output_of, says
 
 SECRET = "s3cr3t-value-of-the-header"
 
@@ -60,11 +60,6 @@ async def refresh(stage: Stage, row: Json) -> Json:
     looked = await stage.client.post(f"/credentials/{row['credential_id']}/refresh-discovery")
     assert looked.status == 200, looked.body
     return looked.body
-
-
-def output_of(turn: Turn) -> Any:
-    assert turn.types[-1] == "done", turn.events
-    return turn.data("tool_result")["output"]
 
 
 # ── connecting ──────────────────────────────────────────────────────────────────────────────────

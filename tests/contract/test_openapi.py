@@ -11,7 +11,7 @@ import pytest
 from parley.testing.provider_proxy import Answer as Reply
 from parley.testing.provider_proxy import Asked, ProviderProxy, json_answer
 from tests.contract.conftest import ORGANIZATION
-from tests.stage import Json, Stage, Turn, calls, executes, says
+from tests.stage import Json, Stage, calls, executes, output_of, says
 
 SAMPLE = (Path(__file__).parents[2] / "docs" / "samples" / "tasks.yaml").read_text(encoding="utf-8")
 HOST = "eu.tasks.example"
@@ -67,11 +67,6 @@ async def connect(stage: Stage, name: str = "api_tasks", **auth_data: str) -> st
     made = await stage.client.post("/credentials", body)
     assert made.status == 201, made.body
     return made.body["credential_id"]
-
-
-def output_of(turn: Turn) -> Any:
-    assert turn.types[-1] == "done", turn.events
-    return turn.data("tool_result")["output"]
 
 
 async def run(stage: Stage, action: str, parameters: Json | None = None, name: str = "api_tasks") -> Any:

@@ -179,7 +179,7 @@ async def test_the_old_stream_hears_of_the_resume_and_closes(stage: Stage) -> No
             if event["type"] == "user_input_request":
                 asked.set()
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(watch())
         await asked.wait()
         await stage.settled(started["chat_id"])

@@ -1,6 +1,5 @@
 """The published Python client, unchanged, through whole conversations (contract §17.1 rows 1 and 3)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
@@ -50,16 +49,6 @@ QUESTIONS: dict[str, tuple[ScriptedReply, type, Any]] = {
         SkippedResponse(reason="later"),
     ),
 }
-
-
-@pytest.fixture
-async def sdk(stage: Stage) -> AsyncIterator[Modulex]:
-    """The published client, as it is installed."""
-    client = stage.client
-    async with Modulex(
-        api_key=client.key, organization_id=client.organization_id, base_url=client.base_url, max_retries=0
-    ) as published:
-        yield published
 
 
 async def heard(sdk: Modulex, chat_id: str | None, run_id: str | None) -> list[SSEEvent]:

@@ -209,7 +209,7 @@ async def test_readers_from_every_cursor_agree_while_the_run_goes_on(stage: Stag
                 rests[number] = [f for f in frames(await late.read()) if f.event["type"] != "heartbeat"]
 
         opened = asyncio.Semaphore(0)
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             for number, frame in enumerate(so_far, start=1):
                 group.create_task(follow(number, frame.id or ""))
             for _ in so_far:

@@ -1,20 +1,22 @@
 """T1, T2, T3: whatever belongs to another organization, kind or time is the same as what was never there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
 
 import aiohttp
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import Executable, delete, insert, update
 
+from parley.accounts.keys import token_digest
 from parley.http import stream
+from parley.storage.tables.accounts import api_keys, memberships, sessions
 from parley.storage.tables.chats import chats as chat_table
 from parley.storage.tables.chats import tool_results
 from tests.contract.conftest import House, furnish
 from tests.contract.surface import Route, routes_of
-from tests.stage import Client, Json, Stage, calls, says
+from tests.stage import STREAM_SECONDS, Client, Json, Stage, calls, says
 
 MISSING = "99999999-9999-4999-8999-999999999999"
 ASK = calls("ask_user_yes_no", {"message": "Go on?"})
@@ -24,6 +26,8 @@ PUBLIC = {"name", "provider_id", "model_id"}
 # What differs between any two answers.
 VARYING = {"date", "x-ratelimit-remaining", "x-ratelimit-reset"}
 LIMIT_SECONDS = 20.0
+# It is served in front of the framework's routes, so it is the one that a list of them could lack.
+LISTEN = "GET /assistant/chat/{chat_id}/listen/{run_id}"
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +158,8 @@ async def test_T1_a_foreign_id_is_byte_equal_to_a_missing_one_on_every_route(sta
                 assert foreign == missing, route
                 assert foreign[0] == 404 or name == "organization_id", (route, foreign)
             probed.add(str(route))
-    assert len(probed) >= 20
-    async with asyncio.timeout(10):
+    assert len(probed) >= 20 and LISTEN in probed
+    async with asyncio.timeout(60):
         assert (await stage.client.get(f"/assistant/chat/{theirs['chat_id']}/status")).body["is_running"] is False
     assert (await stage.client.get(f"/credentials/{theirs['credential_id']}")).status == 200
 
@@ -222,7 +226,7 @@ async def test_T2_a_composer_chat_is_byte_equal_to_a_missing_one_on_every_assist
     theirs = dict(await possessions(stage))
     change = update(chat_table).where(chat_table.c.id == theirs["chat_id"]).values(kind="composer")
     await stage.parley.store.write(lambda tx: tx.execute(change))
-    probed = 0
+    probed: set[str] = set()
     for route in await routes_of(stage):
         if not route.path.startswith("/assistant") or "chat_id" not in route.named:
             continue
@@ -230,72 +234,146 @@ async def test_T2_a_composer_chat_is_byte_equal_to_a_missing_one_on_every_assist
         composer = await exact(stage.client, route, theirs, body)
         assert composer[0] == 404, route
         assert composer == await exact(stage.client, route, {**theirs, "chat_id": MISSING}, body), route
-        probed += 1
-    assert probed >= 7
+        probed.add(str(route))
+    assert len(probed) >= 7 and LISTEN in probed
+
+
+# ── streams that lose their reader's right ──────────────────────────────────────────────────────
+
+type Act = Callable[[], Awaitable[object]]
+
+
+@asynccontextmanager
+async def silent_turn(stage: Stage, asker: Client) -> AsyncGenerator[tuple[Json, str]]:
+    """A turn that says nothing more until its barrier is released, which happens at the end; both."""
+    barrier = uuid4().hex
+    await stage.script(says("Wait ", "for it", barrier=barrier, barrier_after=2))
+    begun = await asker.post("/assistant/chat", {"message": "Go", "llm": stage.llm})
+    assert begun.status == 200, begun.body
+    yield begun.body, barrier
+    await stage.model.release(barrier)
 
 
 @pytest.fixture
 async def silent(stage: Stage) -> AsyncIterator[Json]:
     """A turn that goes on until the test is over."""
-    barrier = uuid4().hex
-    await stage.script(says("Wait ", "for it", barrier=barrier, barrier_after=2))
-    started = await stage.start()
-    yield started
-    await stage.model.release(barrier)
+    async with silent_turn(stage, stage.client) as (started, _):
+        yield started
     await stage.settled(started["chat_id"])
 
 
-async def test_T3_the_stream_of_somebody_who_was_removed_ends_at_once(stage: Stage) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
-    user, member = await person(stage, f"leaving-{uuid4().hex[:8]}")
-    barrier = uuid4().hex
-    await stage.script(says("Wait ", "for it", barrier=barrier, barrier_after=2))
-    begun = await member.post("/assistant/chat", {"message": "Go", "llm": stage.llm})
-    path = f"/organizations/{stage.client.organization_id}/users/{user}"
-    await _ends_after(stage, member, begun.body, ("DELETE", path))
-    await stage.model.release(barrier)
+@asynccontextmanager
+async def signed_in(stage: Stage, **way: str) -> AsyncGenerator[Client]:
+    """A browser with a session in the stage's organization."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        page = Client(stage.client.base_url, browser, "", stage.client.organization_id)
+        opened = await page.post("/auth/session", way)
+        assert opened.status == 200, opened.body
+        yield page
 
 
-async def test_T17_revoking_a_key_ends_its_streams_at_once_and_no_others(stage: Stage, silent: Json) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
-    made = (await stage.client.post("/api-keys", {"name": "short"})).body
-    other = Client(stage.client.base_url, stage.client.session, made["key"], stage.client.organization_id)
-    async with stage.client.session.get(
-        f"{stage.client.base_url}/assistant/chat/{silent['chat_id']}/listen/{silent['run_id']}",
-        headers=stage.client.headers,
-    ) as still:
-        await _ends_after(stage, other, silent, ("DELETE", f"/api-keys/{made['id']}"))
-        async with asyncio.timeout(LIMIT_SECONDS):
-            assert await still.content.readline() and not still.content.at_eof()
+def doing(client: Client, method: str, path: str, body: Json | None = None) -> Act:
+    """A request that has to succeed."""
+
+    async def act() -> None:
+        answer = await client.call(method, path, body)
+        assert answer.status == 200, answer.body
+
+    return act
 
 
-async def test_T3_the_stream_of_somebody_who_left_ends(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MEMBERSHIP_SECONDS", 0.2)
-    user, member = await person(stage, f"leaving-{uuid4().hex[:8]}")
-    barrier = uuid4().hex
-    await stage.script(says("Wait ", "for it", barrier=barrier, barrier_after=2))
-    begun = await member.post("/assistant/chat", {"message": "Go", "llm": stage.llm})
-    path = f"/organizations/{stage.client.organization_id}/users/{user}"
-    await _ends_after(stage, member, begun.body, ("DELETE", path))
-    await stage.model.release(barrier)
-
-
-async def test_T17_revoking_a_key_ends_its_streams(stage: Stage, silent: Json, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MEMBERSHIP_SECONDS", 0.2)
-    made = (await stage.client.post("/api-keys", {"name": "short"})).body
-    other = Client(stage.client.base_url, stage.client.session, made["key"], stage.client.organization_id)
-    await _ends_after(stage, other, silent, ("DELETE", f"/api-keys/{made['id']}"))
-
-
-async def _ends_after(stage: Stage, reader: Client, run: Json, act: tuple[str, str]) -> None:
+async def ends_after(reader: Client, run: Json, act: Act) -> None:
     """The reader's stream is open until something is done, and then closes in the middle of the turn."""
     kinds: list[str] = []
     async with asyncio.timeout(LIMIT_SECONDS):
         async for event in reader.stream(run["chat_id"], run["run_id"]):
             kinds.append(event["type"])
             if kinds.count("heartbeat") == 5 and kinds[-1] == "heartbeat":
-                assert (await stage.client.call(*act)).status == 200
+                await act()
     assert kinds.count("heartbeat") >= 5 and "done" not in kinds
+
+
+async def test_T3_the_stream_of_somebody_who_was_removed_ends_at_once(stage: Stage) -> None:
+    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
+    user, member = await person(stage, f"leaving-{uuid4().hex[:8]}")
+    async with silent_turn(stage, member) as (run, _):
+        path = f"/organizations/{stage.client.organization_id}/users/{user}"
+        await ends_after(member, run, doing(stage.client, "DELETE", path))
+
+
+async def test_T3_the_stream_of_a_session_that_is_signed_out_ends_at_once(stage: Stage, silent: Json) -> None:
+    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
+    async with signed_in(stage, api_key=stage.client.key) as page:
+        await ends_after(page, silent, doing(page, "DELETE", "/auth/session"))
+        assert (await page.get("/auth/me")).status == 401
+
+
+async def test_T3_the_streams_of_the_other_sessions_end_at_once_with_the_password(stage: Stage) -> None:
+    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
+    name, first, second = f"careful-{uuid4().hex[:8]}", uuid4().hex, uuid4().hex
+    invited = await stage.client.post("/organizations/invite", {"invited_email": f"{name}@example.com"})
+    token = invited.body["invitation"]["token"]
+    async with (
+        signed_in(stage, invitation_token=token, username=name, password=first) as page,
+        signed_in(stage, email=f"{name}@example.com", password=first) as elsewhere,
+        silent_turn(stage, page) as (run, _),
+    ):
+        change = {"current_password": first, "new_password": second}
+        await ends_after(elsewhere, run, doing(page, "PUT", "/auth/password", change))
+        assert (await elsewhere.get("/auth/me")).status == 401
+        assert (await page.get("/auth/me")).status == 200
+
+
+async def test_T17_revoking_a_key_ends_its_streams_at_once_and_no_others(stage: Stage) -> None:
+    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
+    made = (await stage.client.post("/api-keys", {"name": "short"})).body
+    other = Client(stage.client.base_url, stage.client.session, made["key"], stage.client.organization_id)
+    async with silent_turn(stage, stage.client) as (run, barrier), AsyncExitStack() as stack:
+        still = await _open(stack, stage.client, run)
+        await ends_after(other, run, doing(stage.client, "DELETE", f"/api-keys/{made['id']}"))
+        await stage.model.release(barrier)
+        async with asyncio.timeout(STREAM_SECONDS):
+            told = await still.text()
+    # Another key's stream tells the turn to its end.
+    assert '"type":"done"' in told
+
+
+@pytest.fixture
+def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams ask again, five times a second, whether their readers still may."""
+    monkeypatch.setattr(stream, "MEMBERSHIP_SECONDS", 0.2)
+
+
+def unannounced(stage: Stage, change: Executable) -> Act:
+    """Rows that change without a word to this process, as where another one changes them."""
+
+    async def act() -> None:
+        await stage.parley.store.write(lambda tx: tx.execute(change))
+
+    return act
+
+
+@pytest.mark.usefixtures("frequent_looks")
+async def test_T3_the_stream_of_somebody_whom_another_process_removed_ends(stage: Stage) -> None:
+    user, member = await person(stage, f"leaving-{uuid4().hex[:8]}")
+    async with silent_turn(stage, member) as (run, _):
+        await ends_after(member, run, unannounced(stage, delete(memberships).where(memberships.c.user_id == user)))
+
+
+@pytest.mark.usefixtures("frequent_looks")
+async def test_T3_the_stream_of_a_session_that_another_process_ended_ends(stage: Stage, silent: Json) -> None:
+    async with signed_in(stage, api_key=stage.client.key) as page:
+        (cookie,) = page.session.cookie_jar
+        over = delete(sessions).where(sessions.c.token_hash == token_digest(cookie.value))
+        await ends_after(page, silent, unannounced(stage, over))
+
+
+@pytest.mark.usefixtures("frequent_looks")
+async def test_T17_the_streams_of_a_key_that_another_process_revoked_end(stage: Stage, silent: Json) -> None:
+    made = (await stage.client.post("/api-keys", {"name": "short"})).body
+    other = Client(stage.client.base_url, stage.client.session, made["key"], stage.client.organization_id)
+    revoked = update(api_keys).where(api_keys.c.id == made["id"]).values(revoked_at=stage.clock.now())
+    await ends_after(other, silent, unannounced(stage, revoked))
 
 
 async def test_T18_streams_are_capped_by_key_and_by_organization(stage: Stage, silent: Json) -> None:
@@ -310,7 +388,7 @@ async def test_T18_streams_are_capped_by_key_and_by_organization(stage: Stage, s
         assert {each.status for each in more} == {200}
         assert (await _open(stack, third, silent)).status == 429
         opened[0].close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await _open(stack, third, silent)).status == 429:
                 await asyncio.sleep(0.02)
 

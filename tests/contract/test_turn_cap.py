@@ -332,7 +332,7 @@ async def test_a_turn_that_ended_however_holds_nothing(stage: Stage) -> None:
     open_now = open_now.where(holds.c.state == "open")
     assert await stage.parley.store.read(lambda tx: tx.execute(open_now).scalar_one()) == 1
     assert (await stage.client.post(f"/assistant/chat/{begun['chat_id']}/cancel")).status == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await stage.parley.store.read(lambda tx: tx.execute(open_now).scalar_one()):
             await asyncio.sleep(0.01)
     await stage.model.release(barrier)
@@ -360,7 +360,7 @@ async def test_what_an_owner_used_before_it_lost_the_run_is_charged_too(stage: S
     used = used.where(model_usage.c.run_id == begun["run_id"])
     await store.write(hand("elsewhere", time.time_ns() // 1_000 + 600 * SECOND))
     await stage.model.release(barrier)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await store.read(lambda tx: tx.execute(used).scalar_one()):
             await asyncio.sleep(0.01)
     await store.write(hand("elsewhere", 0))

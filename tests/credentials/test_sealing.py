@@ -8,10 +8,10 @@ from sqlalchemy import select
 from parley.credentials import NewCredential, Secrets, Source
 from parley.credentials.vault import CannotOpen, mask
 from parley.keyring import Keyring
-from parley.storage import ReadTx, Store
-from parley.storage.tables.columns import metadata
+from parley.storage import Store
 from parley.storage.tables.credentials import credentials
 from tests.credentials.world import HERE, World, fake_key
+from tests.stage import everything
 
 
 async def test_a_secret_comes_back_for_its_own_row(world: World) -> None:
@@ -71,10 +71,7 @@ async def test_no_table_of_the_store_holds_a_canary(world: World, store: Store) 
     )
     await world.credentials.delete(world.mine, credential.credential_id, Source())
 
-    def everything(tx: ReadTx) -> str:
-        return "\n".join(repr(row) for table in metadata.sorted_tables for row in tx.execute(select(table)))
-
-    dump = await store.read(everything)
+    dump = "\n".join((await store.read(everything)).values())
     assert "New" in dump
     assert canary[6:] not in dump
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import pwd
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 COMMAND_SECONDS = 60.0
 
@@ -52,7 +53,7 @@ async def cluster() -> AsyncGenerator[Cluster]:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
         data = str(folder / "data")
         await _run(str(binaries / "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
-        running = Cluster(binaries, folder, _free_port())
+        running = Cluster(binaries, folder, free_port())
         await running.start()
         try:
             yield running
@@ -75,12 +76,6 @@ def _binaries() -> Path:
 
 def _is_user(name: str) -> bool:
     return any(entry.pw_name == name for entry in pwd.getpwall())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def _run(*command: str) -> None:

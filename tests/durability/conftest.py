@@ -22,10 +22,10 @@ from parley.chats.verify import chat_faults
 from parley.storage import open_store
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
-from tests.contract.conftest import ORGANIZATION, model, model_port, proxy
+from tests.contract.conftest import ORGANIZATION, github, model, model_port, proxy
 from tests.stage import Client, caller, new_model_key
 
-__all__ = ["model", "model_port", "proxy"]
+__all__ = ["github", "model", "model_port", "proxy"]
 
 START_SECONDS = 60.0
 # For what happens at once on an idle machine: nobody knows how busy this one is.
@@ -189,3 +189,17 @@ async def site(
 ) -> AsyncIterator[Site]:
     async with opened_site(store_url, tmp_path, nursery, model, proxy) as made:
         yield made
+
+
+def only_postgres(site: Site) -> None:
+    """Skips the test on SQLite, which one process has to itself."""
+    if site.environment["PARLEY_DATABASE_URL"].startswith("sqlite"):
+        pytest.skip("several processes need PostgreSQL")
+
+
+async def start(site: Site, client: Client, message: str = "Go", chat_id: str | None = None) -> dict[str, Any]:
+    """Begin a turn; it must be accepted."""
+    body = {"message": message, "llm": site.llm, **({"chat_id": chat_id} if chat_id else {})}
+    answer = await client.post("/assistant/chat", body)
+    assert answer.status == 200, answer.body
+    return answer.body

@@ -50,11 +50,10 @@ async def hacker_news(asked: Asked) -> Given:
 
 
 @pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
+def github(proxy: ProviderProxy, github: FakeGitHub) -> FakeGitHub:
+    """GitHub, and Hacker News beside it."""
     proxy.answer("hacker-news.firebaseio.com", hacker_news)
-    return fake
+    return github
 
 
 @pytest.fixture

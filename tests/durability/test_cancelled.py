@@ -15,23 +15,14 @@ from parley.base.settings import read_settings
 from parley.storage import open_store
 from parley.storage.tables.chats import runs
 from parley.testing.fake_github import FakeGitHub
-from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import PATIENCE, Server, Site
-from tests.durability.test_processes import start
+from tests.durability.conftest import PATIENCE, Server, Site, start
 from tests.stage import Client, Json, caller, executes, says
 
 # Nothing waits for a lease to end here, and a busy machine must not look like a dead one.
 PATIENT = {"PARLEY_LEASE_SECONDS": "15"}
 CREATE = {"owner": "octocat", "repo": "hello-world", "title": "Bug"}
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
-    return fake
 
 
 async def asked(site: Site, client: Client, started: Json, github: FakeGitHub) -> None:

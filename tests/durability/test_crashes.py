@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from parley.testing.fake_github import FakeGitHub
-from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
 from tests.durability.conftest import Server, Site
@@ -45,13 +44,6 @@ KILLS = [
     for point in points
     for moment in ("before", "after")
 ]
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
-    return fake
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))

@@ -5,7 +5,7 @@ GitHub is the outside witness.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +21,7 @@ from parley.testing.scripted_wire import ScriptedReply
 from tests.conftest import fresh_database
 from tests.contract.conftest import ORGANIZATION
 from tests.durability.cluster import Cluster, cluster
-from tests.durability.conftest import PATIENCE, Nursery, Server, Site, opened_site
-from tests.durability.test_processes import start
+from tests.durability.conftest import PATIENCE, Nursery, Server, Site, opened_site, start
 from tests.stage import Client, caller, executes, shown_text
 
 PATIENT = {"PARLEY_LEASE_SECONDS": "15", "PARLEY_HEARTBEAT_SECONDS": "1"}
@@ -33,13 +32,6 @@ PIECES = [f"{number}-wörd " for number in range(15)]
 FOLLOW_SECONDS = 200.0
 # Time enough to open a connection and do something with it, also on a busy machine.
 RESET_SECONDS = 0.5
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
-    return fake
 
 
 @pytest.fixture
@@ -60,6 +52,31 @@ async def linked(site: Site, role: str, **extra: str) -> AsyncGenerator[tuple[Se
     async with fault_proxy(url.hostname or "127.0.0.1", url.port or 5432) as between:
         through = url._replace(netloc=f"{url.username}@127.0.0.1:{between.port}").geturl()
         yield await site.serve(role, PARLEY_DATABASE_URL=through, **extra), between
+
+
+@asynccontextmanager
+async def worked_over_a_link(
+    site: Site, github: FakeGitHub, lease: Mapping[str, str]
+) -> AsyncGenerator[tuple[Client, FaultProxy]]:
+    """A caller of a sound front, with the model's script ready, and the link of the one worker behind it."""
+    site.environment |= lease
+    front = await site.serve("api")
+    await site.furnish(front)
+    async with linked(site, "worker") as (_, link), caller(front.base_url, site.key, ORGANIZATION) as client:
+        await script(site, client, github)
+        yield client, link
+
+
+async def follow_while_it_is_reset(
+    client: Client, started: list[dict[str, Any]], link: FaultProxy
+) -> list[list[dict[str, Any]]]:
+    """Every turn's events, read while the link breaks again and again."""
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow_all(client, started))
+        while not following.done():
+            link.reset()
+            await asyncio.wait([following], timeout=RESET_SECONDS)
+    return following.result()
 
 
 async def script(site: Site, client: Client, github: FakeGitHub) -> None:
@@ -121,19 +138,10 @@ async def test_links_that_are_reset_again_and_again_cost_no_turn_and_no_outcome(
     postgres_site: Site, github: FakeGitHub
 ) -> None:
     site = postgres_site
-    site.environment |= PATIENT
-    front = await site.serve("api")
-    await site.furnish(front)
-    async with linked(site, "worker") as (_, link), caller(front.base_url, site.key, ORGANIZATION) as client:
-        await script(site, client, github)
+    async with worked_over_a_link(site, github, PATIENT) as (client, link):
         started = [await start(site, client) for _ in range(TURNS)]
         await acts(client, started)
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(follow_all(client, started))
-            while not following.done():
-                link.reset()
-                await asyncio.wait([following], timeout=RESET_SECONDS)
-        assert outcomes(following.result()) == ["ok"] * TURNS
+        assert outcomes(await follow_while_it_is_reset(client, started, link)) == ["ok"] * TURNS
     assert len(github.created) == TURNS
     assert await site.faults() == []
 
@@ -149,23 +157,14 @@ async def test_streams_over_links_that_are_reset_double_and_lose_nothing(
         async with caller(front.base_url, site.key, ORGANIZATION) as client:
             await script(site, client, github)
             started = [await start(site, client) for _ in range(TURNS)]
-            async with asyncio.TaskGroup() as group:
-                following = group.create_task(follow_all(client, started))
-                while not following.done():
-                    link.reset()
-                    await asyncio.wait([following], timeout=RESET_SECONDS)
-            assert outcomes(following.result()) == ["ok"] * TURNS
+            assert outcomes(await follow_while_it_is_reset(client, started, link)) == ["ok"] * TURNS
     assert len(github.created) == TURNS
     assert await site.faults() == []
 
 
 async def test_slow_links_slow_turns_down_and_move_none(postgres_site: Site, github: FakeGitHub) -> None:
     site = postgres_site
-    site.environment |= PATIENT
-    front = await site.serve("api")
-    await site.furnish(front)
-    async with linked(site, "worker") as (_, link), caller(front.base_url, site.key, ORGANIZATION) as client:
-        await script(site, client, github)
+    async with worked_over_a_link(site, github, PATIENT) as (client, link):
         link.slow()
         started = [await start(site, client) for _ in range(TURNS)]
         turns = await follow_all(client, started)
@@ -180,11 +179,8 @@ async def test_an_outage_longer_than_the_lease_loses_no_turn_and_repeats_no_effe
     postgres_site: Site, github: FakeGitHub
 ) -> None:
     site = postgres_site
-    site.environment |= {"PARLEY_LEASE_SECONDS": f"{SHORT_LEASE_SECONDS}", "PARLEY_HEARTBEAT_SECONDS": "0.5"}
-    front = await site.serve("api")
-    await site.furnish(front)
-    async with linked(site, "worker") as (_, link), caller(front.base_url, site.key, ORGANIZATION) as client:
-        await script(site, client, github)
+    lease = {"PARLEY_LEASE_SECONDS": f"{SHORT_LEASE_SECONDS}", "PARLEY_HEARTBEAT_SECONDS": "0.5"}
+    async with worked_over_a_link(site, github, lease) as (client, link):
         started = [await start(site, client) for _ in range(TURNS)]
         await acts(client, started)
         link.refuse()
@@ -200,11 +196,7 @@ async def test_connections_that_a_router_forgets_cost_no_turn_and_no_outcome(
     postgres_site: Site, github: FakeGitHub
 ) -> None:
     site = postgres_site
-    site.environment |= PATIENT
-    front = await site.serve("api")
-    await site.furnish(front)
-    async with linked(site, "worker") as (_, link), caller(front.base_url, site.key, ORGANIZATION) as client:
-        await script(site, client, github)
+    async with worked_over_a_link(site, github, PATIENT) as (client, link):
         started = [await start(site, client) for _ in range(TURNS)]
         await acts(client, started)
         link.strand()

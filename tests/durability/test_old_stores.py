@@ -14,8 +14,7 @@ from parley.storage import Store, WriteTx, open_store
 from parley.storage.schema import head_revision, migrate, revision
 from tests.conftest import POSTGRES, fresh_database
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import Site
-from tests.durability.test_processes import start
+from tests.durability.conftest import Site, start
 from tests.stage import caller, calls, says
 
 OLD = "0001"

@@ -11,8 +11,7 @@ from parley.base.settings import read_settings
 from parley.cli.doctor import examine
 from parley.runs.presence import Process, living
 from parley.storage import Store, open_store
-from tests.durability.conftest import LEASE, PATIENCE, Site
-from tests.durability.test_processes import only_postgres
+from tests.durability.conftest import LEASE, PATIENCE, Site, only_postgres
 
 LEASE_SECONDS = float(LEASE["PARLEY_LEASE_SECONDS"])
 

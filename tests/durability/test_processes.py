@@ -20,30 +20,11 @@ from parley.testing.provider_proxy import Answer as Given
 from parley.testing.provider_proxy import Asked, ProviderProxy, json_answer
 from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import PATIENCE, Site
+from tests.durability.conftest import PATIENCE, Site, only_postgres, start
 from tests.stage import Client, caller, calls, executes, says, shown_text
 
 LONG_LEASE_SECONDS = 60.0
 CREATE = executes("create_issue", {"owner": "octocat", "repo": "hello-world", "title": "Bug"})
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub("ghp_witness")
-    proxy.answer("api.github.com", fake)
-    return fake
-
-
-def only_postgres(site: Site) -> None:
-    if site.environment["PARLEY_DATABASE_URL"].startswith("sqlite"):
-        pytest.skip("several processes need PostgreSQL")
-
-
-async def start(site: Site, client: Client, message: str = "Go", chat_id: str | None = None) -> dict[str, Any]:
-    body = {"message": message, "llm": site.llm, **({"chat_id": chat_id} if chat_id else {})}
-    answer = await client.post("/assistant/chat", body)
-    assert answer.status == 200, answer.body
-    return answer.body
 
 
 async def test_any_process_serves_the_stream_of_a_run_that_another_executes(site: Site) -> None:

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import PATIENCE, Site
-from tests.durability.test_processes import start
+from tests.durability.conftest import PATIENCE, Site, start
 from tests.stage import Client, caller, shown_text
 
 READERS = 5

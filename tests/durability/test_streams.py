@@ -7,8 +7,7 @@ from typing import Any
 
 from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import TEST_SECONDS, Server, Site
-from tests.durability.test_processes import only_postgres, start
+from tests.durability.conftest import TEST_SECONDS, Server, Site, only_postgres, start
 from tests.stage import Client, caller, calls, shown_text
 
 # Nothing dies here: a busy machine must not look like a dead one.

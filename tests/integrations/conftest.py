@@ -1,6 +1,5 @@
 """The shipped catalog, and provider APIs that never leave the machine."""
 
-import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +8,10 @@ import pytest
 from parley.integrations import Catalog, Secret
 from parley.integrations.index import SHIPPED, read_index
 from parley.testing.fake_github import FakeGitHub
-from parley.testing.provider_proxy import ProviderProxy, provider_proxy
+from parley.testing.provider_proxy import ProviderProxy
+from tests.contract.conftest import github, proxied
+
+__all__ = ["github"]
 
 
 @pytest.fixture(scope="session")
@@ -18,18 +20,9 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
-async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProviderProxy]:
-    async with provider_proxy(tmp_path) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
+async def proxy(tmp_path: Path) -> AsyncIterator[ProviderProxy]:
+    async with proxied(tmp_path) as running:
         yield running
-
-
-@pytest.fixture
-def github(proxy: ProviderProxy) -> FakeGitHub:
-    fake = FakeGitHub(f"ghp_{secrets.token_hex(18)}")
-    proxy.answer("api.github.com", fake)
-    return fake
 
 
 @pytest.fixture

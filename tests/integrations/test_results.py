@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import math
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -116,11 +117,13 @@ def test_base64_of_a_quoted_secret_is_found() -> None:
     assert REDACTED in str(scrub(base64.b64encode(body.encode()).decode(), ['c4n"ary/1234567890']))
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("secret", ["\\" * 60 + "x", '\\"' * 40, "/" * 60, "\n" * 60 + "a", "\\a" * 30])
 def test_no_answer_makes_the_search_slow(secret: str) -> None:
+    # Of the processor: how busy the machine is does not count. A search that is not linear takes hours.
+    began = time.process_time()
     for hostile in ("\\" * 300_000, '\\"' * 150_000, "/" * 300_000, "\\n" * 150_000, "%25" * 100_000, "\\a" * 150_000):
         scrub(hostile, [secret])
+    assert time.process_time() - began < 20
 
 
 def test_a_text_that_is_looked_at_whole_keeps_its_beginning() -> None:

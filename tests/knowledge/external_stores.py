@@ -7,7 +7,7 @@ import asyncio
 import re
 import struct
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import bson
 import numpy as np
 
 from parley.knowledge.embedding.static_model import StaticModel
+from parley.testing.connections import connections_served
 from parley.testing.provider_proxy import Answer, Asked, json_answer
 
 DIMENSION = 256
@@ -309,26 +310,6 @@ def _mongo_error(code: int, message: str) -> dict[str, Any]:
 @asynccontextmanager
 async def mongo_server(shelf: Shelf) -> AsyncGenerator[FakeMongo]:
     """Serve until the block ends."""
-    fake, connections = FakeMongo(shelf), set[asyncio.Task[None]]()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
-        try:
-            with suppress(OSError, EOFError, asyncio.CancelledError):
-                await fake.serve(reader, writer)
-        finally:
-            connections.discard(task)
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    fake.port = server.sockets[0].getsockname()[1]
-    try:
+    fake = FakeMongo(shelf)
+    async with connections_served(fake.serve) as fake.port:
         yield fake
-    finally:
-        server.close()
-        for task in tuple(connections):
-            task.cancel()
-        async with asyncio.timeout(5):
-            await server.wait_closed()

@@ -1,7 +1,6 @@
 """Published MCP servers, run as they come from the registries (issue 9, sentence 1)."""
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.mcp.conftest import INSTALLED, NPM
+from tests.ports import free_port, listens
 from tests.stage import Json, Stage, Turn, executes, says
-
-START_SECONDS = 20
 
 
 async def connect(stage: Stage, url: str) -> Json:
@@ -96,23 +94,13 @@ async def test_a_program_that_is_not_there_or_not_for_this_organization_is_refus
 @asynccontextmanager
 async def everything_over(transport: str) -> AsyncGenerator[str]:
     """The everything server as a web server on a free port; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
         str(NPM / "mcp-server-everything"), transport, env={"PORT": str(port), "PATH": "/usr/bin:/bin:/usr/local/bin"},
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    writer.close()
-                    break
+        await listens(port)
         yield f"http://127.0.0.1:{port}/{'mcp' if transport == 'streamableHttp' else 'sse'}"
     finally:
         process.kill()

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from parley.egress import Egress
-from parley.testing.provider_proxy import ProviderProxy, provider_proxy
+from parley.testing.provider_proxy import ProviderProxy
+from tests.contract.conftest import proxied
 from tests.trust.drive import CATALOG, Heard, canary_credential, outcome, sample_arguments, spread_over, ways
 from tests.trust.echo import Echo
 
@@ -33,12 +34,9 @@ NOT_DIALLED = {"snowflake", "microsoft_sql_server"}
 
 @pytest.fixture(scope="module")
 async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProviderProxy]:
-    with pytest.MonkeyPatch.context() as patch:
-        async with provider_proxy(tmp_path_factory.mktemp("proxy")) as running:
-            for name, value in running.environment.items():
-                patch.setenv(name, value)
-            with Egress(("127.0.0.1",), os.environ).install():
-                yield running
+    async with proxied(tmp_path_factory.mktemp("proxy")) as running:
+        with Egress(("127.0.0.1",), os.environ).install():
+            yield running
 
 
 @pytest.fixture

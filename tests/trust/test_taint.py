@@ -17,8 +17,9 @@ from parley.integrations import Integration
 from parley.integrations.effects import effect_of
 from parley.integrations.index import Action
 from parley.integrations.pins import all_pins
-from parley.testing.provider_proxy import Answer, Asked, ProviderProxy, json_answer, provider_proxy
+from parley.testing.provider_proxy import Answer, Asked, ProviderProxy, json_answer
 from parley.turn.model import JsonObject
+from tests.contract.conftest import proxied
 from tests.trust.drive import CATALOG, canary_credential, outcome, sample_arguments, ways
 
 FULL = os.environ.get("PARLEY_CANARIES") == "all"
@@ -50,12 +51,9 @@ NAMES = [one.name for one in CATALOG.integrations() if one.name not in NOT_HERE 
 
 @pytest.fixture(scope="module")
 async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProviderProxy]:
-    with pytest.MonkeyPatch.context() as patch:
-        async with provider_proxy(tmp_path_factory.mktemp("proxy")) as running:
-            for name, value in running.environment.items():
-                patch.setenv(name, value)
-            with Egress((), os.environ).install():
-                yield running
+    async with proxied(tmp_path_factory.mktemp("proxy")) as running:
+        with Egress((), os.environ).install():
+            yield running
 
 
 def poisoned(integration: Integration, action: Action, poison: str) -> JsonObject:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,16 +12,16 @@ from playwright.async_api import Browser, async_playwright, expect
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
 from tests.contract.conftest import (
-    ORGANIZATION,
     House,
-    furnish,
+    decided_team,
     github,
     model,
     model_port,
     open_house,
     proxy,
 )
-from tests.stage import Stage, caller
+from tests.ports import free_port
+from tests.stage import Stage
 from tests.web.visitor import AXE, Visitor, visiting
 
 # The stage of the contract's tests serves here too.
@@ -46,12 +45,6 @@ def chromium_path() -> str | None:
     """A Chromium on this machine: ``PARLEY_TEST_CHROMIUM``, else the first on PATH."""
     chosen = os.environ.get("PARLEY_TEST_CHROMIUM")
     return chosen or next((found for name in NAMES if (found := shutil.which(name))), None)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -94,13 +87,7 @@ async def open_web_house(stack: AsyncExitStack, folder: Path, proxy: ProviderPro
 @pytest.fixture
 async def stage(house: House, model: ScriptedModel) -> AsyncIterator[Stage]:
     """A fresh organization whose default model is the scripted one."""
-    async with caller(house.base_url, house.key, ORGANIZATION) as client:
-        made = await client.post("/organizations", {"name": "Acme Works"})
-        assert made.status in (200, 201), made.body
-        client.organization_id = made.body["organization"]["id"]
-        ready = await furnish(house, client, model)
-        chosen = await client.call("PUT", "/organizations/settings/composer-llm", ready.llm)
-        assert chosen.status == 200, chosen.body
+    async with decided_team(house, model) as ready:
         yield ready
 
 

@@ -13,11 +13,10 @@ from playwright.async_api import Locator, expect
 from parley.testing.mcp_server import ScriptedMcpServer, mcp_server
 from parley.testing.oauth_server import OAuthServer, oauth_server
 from tests.contract.test_mcp_servers import guarded
+from tests.ports import free_port, listens
 from tests.stage import executes, says
-from tests.web.conftest import free_port
 from tests.web.visitor import ROOT, Visitor
 
-START_SECONDS = 60
 SECRET = "not-a-real-header-value"
 
 
@@ -38,15 +37,7 @@ async def box() -> AsyncGenerator[Box]:
     port = free_port()
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.web.mcp_box", str(port), cwd=ROOT)
     try:
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    writer.close()
-                    break
+        await listens(port)
         yield Box(f"http://127.0.0.1:{port}/mcp", process)
     finally:
         process.kill()

@@ -12,7 +12,7 @@ a registered answer is refused with 502 and written down, so nothing ever leaves
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -20,10 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from parley.testing.connections import connections_served
 from parley.turn.model import JsonValue
-
-HEAD_BYTES = 64 * 1024
-CLOSE_SECONDS = 5.0
 
 
 class TrustmeMissing(Exception):
@@ -67,10 +65,10 @@ type Provider = Callable[[Asked], Awaitable[Answer]]
 class ProviderProxy:
     """Answers for hosts; ``asked`` is everything it was asked, ``refused`` the hosts nobody answers for."""
 
-    def __init__(self, authority: "Authority", port: int) -> None:
+    def __init__(self, authority: "Authority") -> None:
         self.asked: list[Asked] = []
         self.refused: list[str] = []
-        self.port = port
+        self.port = 0
         self._authority = authority
         self._providers: dict[str, Provider] = {}
 
@@ -141,30 +139,9 @@ async def provider_proxy(folder: Path) -> AsyncGenerator[ProviderProxy]:
 
     Raises TrustmeMissing without the development dependencies.
     """
-    connections: set[asyncio.Task[None]] = set()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
-        try:
-            # A client may hang up at any moment; a provider that hangs is cancelled at the end.
-            with suppress(OSError, EOFError, asyncio.CancelledError):
-                await proxy.serve(reader, writer)
-        finally:
-            connections.discard(task)
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=HEAD_BYTES)
-    proxy = ProviderProxy(Authority(folder), server.sockets[0].getsockname()[1])
-    try:
+    proxy = ProviderProxy(Authority(folder))
+    async with connections_served(proxy.serve) as proxy.port:
         yield proxy
-    finally:
-        server.close()
-        for task in tuple(connections):
-            task.cancel()
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await server.wait_closed()
 
 
 class Authority:

@@ -1,0 +1,60 @@
+"""What the pages point at is there: files of the sources, decisions, and the figures they repeat."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+SOURCES = [*(ROOT / "src" / "parley").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
+FILE = re.compile(r"[\w./-]+\.(?:py|pyi|sql|toml|md|ts|tsx|mjs|sh|yml|yaml)")
+# Commands make these.
+MADE = {"artifacts/"}
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+FILES = {
+    path.name for top in ("src", "tests", "bench", "deploy", "docs", "web/src") for path in (ROOT / top).rglob("*.*")
+}
+
+
+def is_there(named: str, page: Path) -> bool:
+    """A path counts from the repository, the package or the page; a bare file name, wherever the file is."""
+    if "/" not in named:
+        return named in FILES or (ROOT / named).is_file()
+    return any((top / named).exists() for top in (ROOT, ROOT / "src" / "parley", page.parent))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=place)
+def test_the_files_that_a_page_names_are_there(page: Path) -> None:
+    words = [word for code in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")) for word in code.split()]
+    paths = {word.partition("::")[0] for word in words if not word.startswith(("/", "."))}
+    named = {each for each in paths if FILE.fullmatch(each) or re.fullmatch(r"[\w-]+(/[\w-]+)*/", each)}
+    assert [each for each in sorted(named - MADE) if not is_there(each, page)] == []
+
+
+def test_the_readme_links_to_what_is_there() -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    inside = [link for link in links if "://" not in link]
+    assert inside
+    assert [link for link in inside if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=place)
+def test_the_decisions_that_are_referred_to_are_there(path: Path) -> None:
+    numbers = re.findall(r"\bdecisions?[ /](\d{4})\b", path.read_text(encoding="utf-8"))
+    assert [number for number in numbers if not list((DOCS / "decisions").glob(f"{number}-*.md"))] == []
+
+
+def test_the_figures_of_the_sizing_page_are_those_of_the_benchmarks() -> None:
+    rows = re.findall(r"^\|[^|]+\|([^|]+)\|[^|]+\|$", (DOCS / "sizing.md").read_text(encoding="utf-8"), re.MULTILINE)
+    figures = [figure for cell in rows for figure in re.findall(r"\d+(?:\.\d+)?", cell)]
+    measured = set(re.findall(r"\d+(?:\.\d+)?", (DOCS / "benchmarks.md").read_text(encoding="utf-8")))
+    assert len(figures) > 5
+    assert [figure for figure in figures if figure not in measured] == []
