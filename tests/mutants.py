@@ -58,7 +58,7 @@ PARTS: Mapping[str, Part] = {
         ("tests/credentials/test_vault.py",),
     ),
     "runs": Part(
-        ("chats/settle.py", "chats/resume.py", "chats/cancel.py", "chats/expire.py"),
+        ("runs/settle.py", "chats/resume.py", "chats/cancel.py", "chats/expire.py"),
         ("tests/contract/test_questions.py", "tests/contract/test_cancel.py", "tests/contract/test_turn.py"),
     ),
 }
