@@ -64,7 +64,7 @@ async def fill(installation: Installation, megabytes: int) -> None:
             row = {"document_id": "d", "seq": number, "body": os.urandom(1_000_000), "created_at": 2**60}
             tx.execute(insert(document_pieces), row)
 
-    await installation.store.write(work)
+    await installation.store.across.write(work)
 
 
 # ── the whole story ─────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 
+import httpx
 import pytest
 
 from parley.integrations import Integration
@@ -50,6 +51,28 @@ async def test_a_blocking_action_leaves_the_callers_loop_free() -> None:
         await asyncio.sleep(0)
         released.set()
     assert blocked.result() is True
+
+
+async def test_what_a_blocking_action_leaves_open_is_closed_after_it() -> None:
+    """And no other client: somebody else's may be in use."""
+    loader = Loader()
+    await loader.load(integration("hackernews"))
+    made: list[httpx.Client] = []
+
+    async def leaves_one() -> object:
+        made.append(httpx.Client())
+        return made[-1].is_closed
+
+    async def fails() -> object:
+        made.append(httpx.Client())
+        raise LookupError("no")
+
+    with httpx.Client() as other:
+        assert await loader.run(integration("a", blocking=True), leaves_one) is False
+        with pytest.raises(LookupError):
+            await loader.run(integration("a", blocking=True), fails)
+        assert [client.is_closed for client in made] == [True, True]
+        assert not other.is_closed
 
 
 async def test_integrations_that_must_be_alone_run_one_call_at_a_time() -> None:

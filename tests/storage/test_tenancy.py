@@ -9,11 +9,13 @@ from sqlalchemy import delete, insert, inspect, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from parley.base.ids import new_id
+from parley.knowledge.words import search_words
 from parley.storage import ReadTx, Store, WriteTx, open_store
 from parley.storage.acting import acting_for
 from parley.storage.schema import migrate
 from parley.storage.tables.accounts import audit_log, organizations, users
 from parley.storage.tables.chats import chats, messages, run_events, runs, tool_results, transcript
+from parley.storage.tables.knowledge import chunks, document_pieces, documents, knowledge_bases
 from parley.storage.tenancy import POLICY
 from tests.conftest import fresh_database
 
@@ -148,7 +150,7 @@ async def test_T1_every_table_with_an_organization_has_the_policy_whoever_added_
 
     held, guarded = await net.across.read(look)
     assert "added_later" in held and len(held) > 10
-    assert guarded - held == HANGING | {"hangs_later"}
+    assert guarded - held == HANGING | {"hangs_later", "document_pieces"}
     assert held <= guarded
 
 
@@ -173,6 +175,72 @@ async def test_T1_what_hangs_from_a_chat_or_a_run_is_kept_apart_as_they_are(net:
         assert await net.read(lambda tx, column=column: list(tx.execute(select(column)).scalars())) == [], table.name
         every = await net.across.read(lambda tx, column=column: sorted(tx.execute(select(column)).scalars()))
         assert every == sorted(rows.values())
+
+
+async def test_T1_the_bytes_of_a_document_are_kept_apart_as_the_document_is(net: Store) -> None:
+    """They are stored before their document is, and until then they are nobody's."""
+    held = {OURS: new_id(), THEIRS: new_id()}
+
+    def seen(tx: ReadTx) -> list[str]:
+        return sorted(tx.execute(select(document_pieces.c.document_id)).scalars())
+
+    for organization_id, document_id in held.items():
+        piece = {"document_id": document_id, "seq": 0, "body": b"x", "created_at": 0}
+        with pytest.raises(ProgrammingError, match="row-level security"):
+            await net.write(lambda tx, piece=piece: tx.execute(insert(document_pieces).values(piece)))
+        with acting_for(organization_id):
+            await net.write(lambda tx, piece=piece: tx.execute(insert(document_pieces).values(piece)))
+            assert await net.read(seen) == []
+        await net.across.write(lambda tx, owner=organization_id, own=document_id: _document(tx, owner, own))
+    for organization_id, document_id in held.items():
+        other = held[THEIRS if organization_id == OURS else OURS]
+        with acting_for(organization_id):
+            assert await net.read(seen) == [document_id]
+            gone = await net.write(
+                lambda tx, other=other: tx.execute(
+                    delete(document_pieces).where(document_pieces.c.document_id == other)
+                )
+            )
+            assert gone.rowcount == 0
+    assert await net.read(seen) == []
+    assert await net.across.read(seen) == sorted(held.values())
+
+
+async def test_T1_a_search_by_words_in_another_organizations_base_finds_nothing(net: Store) -> None:
+    """The index of words has no policy; the passages that it points to have."""
+    document_id = new_id()
+    base_id = await net.across.write(lambda tx: _document(tx, THEIRS, document_id))
+    for organization_id, wanted in ((OURS, []), (THEIRS, [(document_id, 0)])):
+        with acting_for(organization_id):
+            hits = await net.read(lambda tx: search_words(tx, [base_id], "canary", 5, None))
+            assert [(hit[0], hit[1]) for hit in hits] == wanted
+
+
+BASE = {
+    "name": "One", "provider": "modulexdb", "embedding_config": {}, "chunking_config": {}, "status": "active",
+    "version": 1,
+}  # fmt: skip
+DOCUMENT = {
+    "filename": "one.txt", "file_type": "txt", "size_bytes": 1, "sha256": "0" * 64, "metadata": {},
+    "status": "completed",
+    "chunk_count": 1, "token_count": 0, "reading": 1, "attempts": 0, "epoch": 0,
+}  # fmt: skip
+
+
+CHUNK = {
+    "chunk_index": 0, "content": "The canary sings", "heading": "", "token_count": 3, "start_char": 0, "end_char": 16,
+    "metadata": {}, "created_at": 0,
+}  # fmt: skip
+
+
+def _document(tx: WriteTx, organization_id: str, document_id: str) -> str:
+    """A document of one passage in a base of its own; the base."""
+    base_id = new_id()
+    own = {"organization_id": organization_id, "created_by": new_id(), "created_at": 0, "updated_at": 0}
+    tx.execute(insert(knowledge_bases).values(id=base_id, **BASE, **own))
+    tx.execute(insert(documents).values(id=document_id, knowledge_base_id=base_id, **DOCUMENT, **own))
+    tx.execute(insert(chunks).values(id=new_id(), document_id=document_id, knowledge_base_id=base_id, **CHUNK))
+    return base_id
 
 
 def _conversation(tx: WriteTx, organization_id: str) -> str:

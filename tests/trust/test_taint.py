@@ -3,7 +3,8 @@
 Every text parameter is poisoned with the attacker's host in every make, and so is every field of the
 credential, slipped in as arguments. What carries a secret must never arrive at the attacker. The check of
 parameters is left out on purpose: binding and pins must hold by themselves. By default the actions that
-take hosts, addresses or have hosts in their credentials; ``make canaries`` takes all of them.
+take hosts, addresses or have hosts in their credentials; ``make canaries`` takes all of them. Drivers that no
+proxy sees are called by nobody here: all of their actions are looked at where the call has been filled in.
 """
 
 import base64
@@ -14,6 +15,7 @@ import pytest
 
 from parley.egress import Egress
 from parley.integrations import Integration
+from parley.integrations.arguments import call_arguments
 from parley.integrations.effects import effect_of
 from parley.integrations.index import Action
 from parley.integrations.pins import all_pins
@@ -25,8 +27,8 @@ from tests.trust.drive import CATALOG, canary_credential, outcome, sample_argume
 FULL = os.environ.get("PARLEY_CANARIES") == "all"
 EVIL = "evil.attacker-place.com"
 POISONS = (f"{EVIL}/", f"https://{EVIL}/x", f"@{EVIL}", f"{EVIL}#", f"x.{EVIL}?a=", f"../../..//{EVIL}/", EVIL)
-# These dial in ways that no proxy sees; their hosts come out of the credential alone (tests/egress).
-NOT_HERE = {"snowflake", "microsoft_sql_server", "mongodb_atlas", "mysql", "postgresql", "nasdaq"}
+# These dial in ways that no proxy sees; their drivers dial what the credential says (tests/egress).
+DRIVERS = ["microsoft_sql_server", "mongodb_atlas", "mysql", "nasdaq", "postgresql", "snowflake"]
 FROM_CREDENTIAL = {name for name, pinned in all_pins().items() if any("{}" in host for host in pinned.hosts)}
 OF_EACH = 2
 SECONDS = 1.5  # for all of one call; a few wait for jobs of the provider that never end here
@@ -46,7 +48,7 @@ def chosen(integration: Integration) -> list[Action]:
     return (risky or (bound if integration.name in FROM_CREDENTIAL else []))[: 2 * OF_EACH]
 
 
-NAMES = [one.name for one in CATALOG.integrations() if one.name not in NOT_HERE and chosen(one)]
+NAMES = [one.name for one in CATALOG.integrations() if one.name not in DRIVERS and chosen(one)]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,25 @@ async def test_t6_no_argument_changes_where_a_credential_goes(name: str, proxy: 
                 assert stolen == [], f"{name}.{action.name} with {poison}"
                 went = {asked.host for asked in proxy.asked if canaries.found_in(f"{asked.headers} {asked.query}")}
                 assert not [host for host in went if EVIL in host], f"{name}.{action.name} with {poison}"
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+async def test_t6_no_argument_changes_what_a_driver_gets_of_the_credential(name: str) -> None:
+    integration = CATALOG.find(name)
+    assert integration is not None
+    loaded = await CATALOG.loader.load(integration)
+    for schema in ways(integration):
+        secret, _ = canary_credential(integration, schema)
+        for action in integration.actions:
+            assert action.bound
+            plain = call_arguments(integration, action, loaded[action.name].arguments, sample_arguments(action), secret)
+            for poison in POISONS:
+                filled = call_arguments(
+                    integration, action, loaded[action.name].arguments, poisoned(integration, action, poison), secret
+                )
+                assert filled.keys() == plain.keys()
+                changed = {given for given in filled if filled[given] != plain[given]}
+                assert changed <= {parameter.name for parameter in action.parameters}, f"{name}.{action.name}"
 
 
 def test_t6_the_places_that_a_credential_chooses_are_known() -> None:

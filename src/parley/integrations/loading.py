@@ -118,7 +118,13 @@ class Loader:
             threads = self._blocking
         else:
             return await call()
-        return await threads.run(lambda: asyncio.run(_awaited(call)))
+        return await threads.run(lambda: _run_apart(call))
+
+
+def _run_apart(call: Callable[[], Awaitable[object]]) -> object:
+    """Await the call on a loop of its own, and leave none of its connections open."""
+    with transport.closing_clients():
+        return asyncio.run(_awaited(call))
 
 
 async def _awaited(call: Callable[[], Awaitable[object]]) -> object:

@@ -7,6 +7,8 @@ In httpx, which nearly all of them use:
 - During an action, what is read is counted, after decompression, and stops at the action's limit;
   and the last status is remembered, because integrations hide a 401 in their own error texts.
 - During an action, a request that does not fit the action's pin is not sent (``pins``).
+- A blocking client that an action made in a thread is closed after it (``closing_clients``): a vendor's SDK
+  keeps one and has no way to close it, so its connections would stay open until they are collected.
 
 No client logs its requests: some providers want the key in the URL, and drivers log whole headers.
 
@@ -78,6 +80,7 @@ class Watch:
 
 
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_made: ContextVar[list[Any] | None] = ContextVar("made", default=None)
 _lock = threading.Lock()
 _contexts: dict[tuple[bool, str, str], SSLContext] = {}
 
@@ -91,6 +94,19 @@ def watching(max_bytes: int, pin: Pin | None = None) -> Generator[Watch]:
         yield watch
     finally:
         _watch.reset(token)
+
+
+@contextmanager
+def closing_clients() -> Generator[None]:
+    """Every ``httpx.Client`` made within it, by this task or thread, is closed at its end; closed ones may be."""
+    made: list[Any] = []
+    token = _made.set(made)
+    try:
+        yield
+    finally:
+        _made.reset(token)
+        for client in made:
+            client.close()
 
 
 def install() -> None:
@@ -107,6 +123,8 @@ def install() -> None:
             _count_reads(httpx.Response)
         if not hasattr(httpx.AsyncClient.send, MARK):
             _hold_requests(httpx.AsyncClient, httpx.Client)
+        if not hasattr(httpx.Client.__init__, MARK):
+            _note_clients(httpx.Client)
         if not hasattr(transports.create_ssl_context, MARK):
             transports.create_ssl_context = _sharing(transports.create_ssl_context)
     for name in TALKATIVE:
@@ -165,6 +183,20 @@ def _hold_requests(client: Any, blocking_client: Any) -> None:
 
     setattr(hold_async, MARK, True)
     client.send, blocking_client.send = hold_async, hold
+
+
+def _note_clients(client: Any) -> None:
+    make = client.__init__
+
+    @wraps(make)
+    def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: N807
+        make(self, *args, **options)
+        made = _made.get()
+        if made is not None:
+            made.append(self)
+
+    setattr(__init__, MARK, True)
+    client.__init__ = __init__
 
 
 def _admit(request: Any) -> None:

@@ -83,10 +83,10 @@ class Documents:
                 document = await self._store.write(lambda tx: self._insert(tx, base, values))
         except IntegrityError:
             # The same bytes came twice at once, or the base was deleted meanwhile.
-            await self._store.write(lambda tx: rows.drop_pieces(tx, document_id))
+            await self._drop_bytes(document_id)
             return await self._store.read(lambda tx: _twin(tx, organization_id, base_id, sha256))
         except BaseException:
-            await self._store.write(lambda tx: rows.drop_pieces(tx, document_id))
+            await self._drop_bytes(document_id)
             raise
         self._ring()
         return document
@@ -169,6 +169,10 @@ class Documents:
         while body := await asyncio.to_thread(file.read, PIECE_BYTES):
             await self._store.write(lambda tx, n=seq, part=body: rows.insert_piece(tx, document_id, n, part, now))
             seq += 1
+
+    async def _drop_bytes(self, document_id: str) -> None:
+        """Drop the bytes of an upload that became no document: without one they are nobody's."""
+        await self._store.across.write(lambda tx: rows.drop_pieces(tx, document_id))
 
 
 def file_type_of(filename: str) -> FileType:

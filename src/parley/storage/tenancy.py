@@ -55,20 +55,31 @@ _HANGING = text(
     "(SELECT 1 FROM pg_policy policy WHERE policy.polrelid = class.oid AND policy.polname = :policy) "
     "ORDER BY class.oid, child.attnum"
 )
+# And the bytes of documents, which are stored piece by piece before the document's own row, so without a key to
+# it: whoever acts for an organization may add some, and only whoever sees the document sees them afterwards.
+_EARLY = text(
+    "SELECT relname AS name, 'document_id' AS child, 'documents' AS parent, 'id' AS key FROM pg_class class "
+    "JOIN pg_namespace space ON space.oid = class.relnamespace AND space.nspname = current_schema() "
+    "WHERE relname = 'document_pieces' AND NOT EXISTS "
+    "(SELECT 1 FROM pg_policy policy WHERE policy.polrelid = class.oid AND policy.polname = :policy)"
+)
 
 
 def guard_tables(connection: Connection) -> list[str]:
     """Put the policy on every table of organizations' rows that lacks it; their names. PostgreSQL only.
 
-    Those are the tables with an ``organization_id``, and those whose rows cannot be without a row of such
-    a table. Not the ones a further step away, which is the index of words: under a policy PostgreSQL would
-    not search it by words any more, since ``@@`` is not leakproof.
+    Those are the tables with an ``organization_id``, those whose rows cannot be without a row of such a table,
+    and the bytes of documents. Not the ones a further step away, which is the index of words: under a policy
+    PostgreSQL would not search it by words any more, since ``@@`` is not leakproof.
     """
     names: list[str] = []
     for question in (_NAMED, _HANGING):
         for table in connection.execute(question, {"policy": POLICY}).all():
             _guard(connection, table.name, _rule(table))
             names.append(table.name)
+    for table in connection.execute(_EARLY, {"policy": POLICY}).all():
+        _guard(connection, table.name, _rule(table), check=f"current_setting('{SETTING}', true) <> ''")
+        names.append(table.name)
     return names
 
 
@@ -81,11 +92,12 @@ def _rule(table: Row[Any]) -> str:
     return f"{_EVERYTHING} OR {own}"
 
 
-def _guard(connection: Connection, name: str, rule: str) -> None:
+def _guard(connection: Connection, name: str, rule: str, *, check: str | None = None) -> None:
+    """Rows of the table are seen where ``rule`` holds, and added where ``check`` does, else ``rule`` too."""
     connection.exec_driver_sql(f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY")
     connection.exec_driver_sql(f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY")
     connection.exec_driver_sql(f"DROP POLICY IF EXISTS {POLICY} ON {name}")
-    connection.exec_driver_sql(f"CREATE POLICY {POLICY} ON {name} USING ({rule})")
+    connection.exec_driver_sql(f"CREATE POLICY {POLICY} ON {name} USING ({rule}) WITH CHECK ({check or rule})")
 
 
 def passes_policies(connection: Connection) -> bool:

@@ -1,7 +1,7 @@
 """The tables of knowledge: bases, documents with their bytes, passages with their vectors.
 
 What is found by words is in ``chunk_words``, which each dialect has in a form of its own, made by the
-migration 0007 and kept true by triggers on ``chunks``: FTS5 on SQLite, tsvectors on PostgreSQL.
+migration 0005 and kept true by triggers on ``chunks``: FTS5 on SQLite, tsvectors on PostgreSQL.
 Vectors are little-endian float16, of length one, many passages to a row.
 """
 
