@@ -1,9 +1,10 @@
 """Reading survives the death of its reader at every write, and a reader that is late can add nothing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -13,7 +14,7 @@ from parley.knowledge.bases import NewBase
 from parley.knowledge.chunk_store import Reading, ReadingLost, claim, drop_chunks, insert_chunks
 from parley.knowledge.documents import Upload
 from parley.knowledge.model import Document, Piece
-from parley.knowledge.reader import Reader
+from parley.knowledge.reader import AT_ONCE, Reader
 from parley.knowledge.search import Found, Query, Weights
 from parley.storage import ReadTx, Store, WriteTx
 from parley.storage.tables.billing import ledger
@@ -146,6 +147,31 @@ async def test_a_reader_that_lost_its_lease_can_add_nothing(store_url: str, tmp_
         with pytest.raises(ReadingLost):
             await parley.store.write(lambda tx: _late_write(reader, tx, late))
         assert await counted(parley, document) == (0, 0, 0)
+
+
+async def test_a_reading_that_is_cancelled_before_its_first_step_leaves_its_place_free(
+    store_url: str, tmp_path: Path
+) -> None:
+    async with quiet_parley(store_url, tmp_path) as parley:
+        documents = [await waiting_document(parley, tmp_path, number) for number in range(AT_ONCE)]
+        unborn = iter(range(AT_ONCE))
+
+        def make(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any) -> asyncio.Task[Any]:
+            task = asyncio.Task(work, loop=loop, **more)
+            if work.__qualname__ == "Reader._read" and next(unborn, None) is not None:
+                task.cancel()
+            return task
+
+        asyncio.get_running_loop().set_task_factory(make)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(reader_on(parley, parley.store).run())
+                statuses = [(await until_read(parley, document)).status for document in documents]
+                reading.cancel()
+        finally:
+            asyncio.get_running_loop().set_task_factory(None)
+        assert statuses == ["completed"] * AT_ONCE
+        assert next(unborn, None) is None
 
 
 async def test_half_of_a_document_is_never_found(store_url: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from typing import IO
 
 from parley.base.clock import Clock
@@ -112,6 +113,14 @@ class Reader:
         for reading in taken:
             task = group.create_task(self._read(reading), name=f"read {reading.document.id}")
             self._reading[reading.document.id] = (reading, task)
+            task.add_done_callback(partial(self._leave, reading.document.id))
+
+    def _leave(self, document_id: str, task: asyncio.Task[None]) -> None:
+        """A place is free. Called by the task's end, which also comes when it was cancelled before its first step."""
+        kept = self._reading.get(document_id)
+        if kept is not None and kept[1] is task:
+            del self._reading[document_id]
+        self._bell.set()
 
     async def _beat_forever(self) -> None:
         while True:
@@ -147,9 +156,6 @@ class Reader:
         except STORE_TROUBLE:
             log.exception("document %s could not be read; its lease will run out", reading.document.id)
             await asyncio.sleep(RETRY_SECONDS)
-        finally:
-            self._reading.pop(reading.document.id, None)
-            self._bell.set()
 
     async def _perform(self, reading: Reading) -> None:
         document = reading.document
