@@ -120,7 +120,7 @@ def check_members(archive: zipfile.ZipFile, manifest: Manifest) -> None:
     for name, sha256 in expected.items():
         try:
             with archive.open(name) as part:
-                found = hashlib.file_digest(cast(zipfile.ZipExtFile, part), "sha256").hexdigest()
+                found = hashlib.file_digest(cast("zipfile.ZipExtFile", part), "sha256").hexdigest()
         except (KeyError, zipfile.BadZipFile, OSError, EOFError):
             found = ""
         if found != sha256:
