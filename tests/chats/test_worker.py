@@ -1,15 +1,18 @@
-"""A process that takes a run over from itself: the lease that is over takes nothing from the one that holds."""
+"""Runs that change hands or end while a process begins them: no lease that is over takes anything from another."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 from sqlalchemy import select
 
 from parley.runs import run_store
+from parley.runs.run_store import Lease
+from parley.runs.worker import Worker
 from parley.storage import ReadTx, Store, WriteTx, open_store
 from parley.storage.tables.chats import runs
 from parley.testing.provider_proxy import ProviderProxy
@@ -52,6 +55,46 @@ class GatedStore:
             return await self._store.write(work)
         finally:
             self._gate.passed.set()
+
+    async def read[T](self, work: Callable[[ReadTx], T]) -> T:
+        return await self._store.read(work)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+@dataclass(slots=True)
+class Haste:
+    """Whoever ends the next run in the very moment in which its worker has claimed it."""
+
+    worker: Worker | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def end(self, run_id: str) -> None:
+        assert self.worker is not None
+        self.worker.stop(run_id)
+        self.ended.set()
+
+
+class HastyStore:
+    """A store whose answer to a claim is followed at once by word that the run is over."""
+
+    def __init__(self, store: Store, haste: Haste) -> None:
+        self._store = store
+        self._haste = haste
+        self.dialect = store.dialect
+
+    @property
+    def across(self) -> Store:
+        return HastyStore(self._store.across, self._haste)
+
+    async def write[T](self, work: Callable[[WriteTx], T]) -> T:
+        result = await self._store.write(work)
+        if work.__qualname__.startswith("Worker._claim.") and isinstance(result, tuple):
+            for lease in cast("list[Lease]", result[0]):
+                # After the worker has made the run's task, and before that task takes its first step.
+                asyncio.get_running_loop().call_soon(self._haste.end, lease.run_id)
+        return result
 
     async def read[T](self, work: Callable[[ReadTx], T]) -> T:
         return await self._store.read(work)
@@ -118,4 +161,25 @@ async def test_a_run_that_a_process_takes_over_from_itself_is_kept_while_the_old
         assert events[-1]["data"].get("error") is None
         assert shown_text(events) == "Told whole."
         assert [event["type"] for event in events].count("metadata") == 2
+        assert await faults(house.parley) == []
+
+
+async def test_a_run_that_is_ended_before_its_task_takes_a_step_leaves_its_place_free(
+    store_url: str, tmp_path: Path, proxy: ProviderProxy, model: ScriptedModel
+) -> None:
+    haste = Haste()
+    async with AsyncExitStack() as stack:
+        house = await open_house(stack, store_url, tmp_path, proxy, {}, lambda url: HastyStore(open_store(url), haste))
+        haste.worker = house.parley.chats.worker
+        assert haste.worker is not None
+        client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
+        stage = await furnish(house, client, model)
+        await stage.script(says("Never asked."))
+        started = await stage.start()
+        async with asyncio.timeout(PATIENCE):
+            await haste.ended.wait()
+            while haste.worker.running:
+                await asyncio.sleep(0.02)
+        assert (await client.post(f"/assistant/chat/{started['chat_id']}/cancel")).status == 200
+        assert await stage.sent() == []
         assert await faults(house.parley) == []

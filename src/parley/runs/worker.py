@@ -76,6 +76,8 @@ class Execution:
     journal: RunJournal | None = None
     task: asyncio.Task[None] | None = None
     stop: StopReason | None = None
+    # A task that is cancelled before its first step never takes one, and would tidy nothing up.
+    begun: bool = False
     settling: bool = False
 
 
@@ -254,7 +256,8 @@ class Worker:
         if execution.stop is not None or execution.task is None or execution.settling:
             return
         execution.stop = reason
-        execution.task.cancel()
+        if execution.begun:
+            execution.task.cancel()
 
     # ── executing ───────────────────────────────────────────────────────────────────────────────
 
@@ -262,6 +265,7 @@ class Worker:
         lease = execution.lease
         act_for(lease.organization_id, lease.run_id)
         self._hub.own(lease.run_id, lease.epoch)
+        execution.begun = True
         try:
             await self._perform(execution)
         except LeaseLost:
@@ -288,6 +292,9 @@ class Worker:
 
     async def _perform(self, execution: Execution) -> None:
         lease = execution.lease
+        if execution.stop is not None:
+            await self._let_go(execution)
+            return
         rebuilt = await self._store.read(lambda tx: rebuild(tx, lease, self._equip.systems))
         patience = self._settings.lease_seconds
         journal = RunJournal(self._store, self._flusher, self._clock, lease, rebuilt.seq, patience)
