@@ -3,6 +3,7 @@
 import base64
 import os
 import stat
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -213,7 +214,7 @@ def test_a_draft_becomes_a_row_that_is_nobodys_default_yet() -> None:
 def test_a_credential_opens_as_it_was_sealed(app: App | None) -> None:
     opened = Opened(DRAFT.opened.auth_data, app)
     stored = VAULT.sealed(replace(DRAFT, opened=opened), 1)
-    again = VAULT.open(stored)
+    again = Vault(Keyring({"k1": KEY})).open(stored)  # as another process would
     assert dict(again.auth_data) == dict(DRAFT.opened.auth_data)
     assert again.app == app
 
@@ -299,3 +300,14 @@ def test_nothing_of_a_sealed_struct_shows_itself() -> None:
     stored = VAULT.sealed(DRAFT, 1)
     for shown in (repr(stored), repr(VAULT.open(stored)), repr(WISH), repr(DRAFT)):
         assert "ghp_0123" not in shown and "verifier=" not in shown and "its secret" not in shown
+
+
+def test_a_traceback_that_shows_variables_shows_no_secret() -> None:
+    """Here of a value that cannot be sealed, at the very line that holds everything in plain."""
+    unfit = Opened(Secrets({**DRAFT.opened.auth_data, "unfit": object()}))  # pyright: ignore[reportArgumentType]
+    credential = VAULT.sealed(DRAFT, 1).credential
+    with pytest.raises(TypeError) as failed:
+        VAULT.seal(unfit, credential)
+    told = "".join(traceback.TracebackException.from_exception(failed.value, capture_locals=True).format())
+    assert "plain = _Plain(…)" in told
+    assert "ghp_0123" not in told
