@@ -7,8 +7,9 @@ UV := $(BIN)/uv
 # Start-up is half as long with compiled sources, whatever the environment says about writing them.
 COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
 PYTEST_ARGS ?=
+LOAD_ARGS ?=
 
-.PHONY: help serve test check docs crash long-chat canaries schemathesis lifecycle fuzz mutants rotation format bench bench-web bench-knowledge web mcp-servers lock clean
+.PHONY: help serve test check docs crash long-chat canaries schemathesis lifecycle fuzz mutants rotation format bench bench-web bench-knowledge load web mcp-servers lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -74,6 +75,9 @@ bench-web: $(VENV)/.dev ## Measure what the web app costs a browser, and hold it
 
 bench-knowledge: $(VENV)/.dev ## Measure how well and how fast documents are found
 	@$(BIN)/python -m bench.knowledge
+
+load: $(VENV)/.dev ## Play 20 turns a second for 10 minutes on PostgreSQL; none may fail, and memory stays flat
+	@$(BIN)/python -m bench.load $(LOAD_ARGS)
 
 docs: $(VENV)/.dev ## Build the documentation into dist/docs
 	@$(BIN)/mkdocs build --strict --quiet

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -40,6 +41,7 @@ LANGCHAIN_PACKAGES = (
     "uvicorn",
 )
 START_SECONDS = 60.0
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,22 @@ def parley_environment(folder: Path, owner_key: str, database_url: str = "") -> 
 
 @asynccontextmanager
 async def parley_house(
-    folder: Path, core: int | None, *, database_url: str = "", owner_key: str = "", role: Role = "all"
+    folder: Path,
+    core: int | None,
+    *,
+    database_url: str = "",
+    owner_key: str = "",
+    role: Role = "all",
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> AsyncGenerator[House]:
-    """A Parley server on that core. Several on one database share their owner's key."""
+    """A Parley server on that core. Several on one database share their owner's key.
+
+    ``variables`` are further ones of its environment.
+    """
     key = owner_key or new_owner_key()
     async with AsyncExitStack() as stack:
         with on_core(core):
-            serving = server_process(parley_environment(folder, key, database_url), role)
+            serving = server_process({**parley_environment(folder, key, database_url), **variables}, role)
             server = await stack.enter_async_context(serving)
         yield House(
             server.process.pid,

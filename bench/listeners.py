@@ -132,6 +132,7 @@ class Visit:
     body: dict[str, Any]
     heard: list[Heard] = field(default_factory=list[Heard])
     errors: list[str] = field(default_factory=list[str])
+    started: int = 0
 
     async def turns(self, count: int, at_once: int, spread: float) -> None:
         """Have ``count`` turns, so many at once, their first starts spread over some seconds."""
@@ -150,6 +151,45 @@ class Visit:
             except (OSError, TimeoutError, ValueError, KeyError) as error:
                 self.errors.append(f"{type(error).__name__}: {error}"[:300])
 
+    async def arrivals(self, count: int, per_second: float) -> Order:
+        """Have ``count`` turns that begin at an even pace, whatever has become of those before them.
+
+        What each streamed is read at its end and dropped, since there may be many thousands.
+        """
+        walls: list[float] = []
+        first_texts: list[float] = []
+        characters: list[int] = []
+        late = 0.0
+
+        async def arrive() -> None:
+            try:
+                async with asyncio.timeout(TURN_SECONDS):
+                    heard = await self._turn()
+                characters.append(len(_text(heard.streamed)))
+            except (OSError, TimeoutError, ValueError, KeyError) as error:
+                self.errors.append(f"{type(error).__name__}: {error}"[:300])
+            else:
+                walls.append(heard.wall)
+                first_texts.append(heard.first_text)
+
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                due = began + number / per_second
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                late = max(late, time.perf_counter() - due)
+                group.create_task(arrive())
+            arrived = time.perf_counter() - began
+        return {
+            "seconds": arrived,
+            "late": late,
+            "started": self.started,
+            "walls": walls,
+            "first_texts": first_texts,
+            "characters": characters,
+            "errors": self.errors,
+        }
+
     async def _turn(self) -> Heard:
         loop = asyncio.get_running_loop()
         began = time.perf_counter()
@@ -157,6 +197,7 @@ class Visit:
         try:
             if self.kind == "parley":
                 started = await self.json(connection, "POST", "/assistant/chat")
+                self.started += 1
                 path = f"/assistant/chat/{started['chat_id']}/listen/{started['run_id']}"
                 await connection.send("GET", path, self.headers, b"", SAMPLE.encode())
             else:
@@ -273,6 +314,9 @@ async def _carry_out(order: Order) -> Order:
             return IDLE.count()
         case "idle-end":
             return await IDLE.close()
+        case "arrivals":
+            visit = Visit(_places(order), "parley", order["headers"], order["body"])
+            return await visit.arrivals(order["turns"], order["per_second"])
         case _:
             return await _listen(order)
 
