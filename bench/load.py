@@ -27,7 +27,7 @@ from bench.machine import cpu_seconds, description, load, resident_bytes
 from bench.postgres import answers, fresh_database, server_cpu, spent
 from bench.report import Report
 from bench.rounds import quantile
-from bench.scenario import EVENT_SECONDS, MESSAGE, TEXT_CHARACTERS, replies
+from bench.scenario import CHARACTERS, CHUNKS, EVENT_SECONDS, MESSAGE, MODEL_CALLS, replies
 from parley.testing.fake_github import FakeGitHub
 from parley.testing.provider_proxy import provider_proxy
 from parley.testing.scripted_model import ScriptedModel, scripted_model
@@ -110,8 +110,8 @@ class Told:
         return self.asked == self.started == self.done == self.completed == self.effects
 
 
-async def play(per_second: float, seconds: float, paced: float = EVENT_SECONDS) -> Told:
-    """Have so many turns a second for so many seconds, the model saying something every ``paced`` seconds.
+async def play(per_second: float, seconds: float, chunks: int) -> Told:
+    """Have so many turns a second for so many seconds; each of a turn's two replies has so many chunks of text.
 
     Needs a PostgreSQL; see ``bench.postgres``. Its database and every process are gone afterwards.
     """
@@ -125,7 +125,7 @@ async def play(per_second: float, seconds: float, paced: float = EVENT_SECONDS) 
         house = await stack.enter_async_context(
             parley_house(folder / "house", None, database_url=url, variables=proxy.environment)
         )
-        await _furnish(house, model, github, paced)
+        await _furnish(house, model, github, chunks)
         listeners = await stack.enter_async_context(child(module("bench.listeners")))
         order = {"kind": "arrivals", **house.place, "body": {"message": MESSAGE, "llm": LLM}}
         # Loads the integration and fills the connection pools; counted by nobody.
@@ -143,7 +143,7 @@ async def play(per_second: float, seconds: float, paced: float = EVENT_SECONDS) 
         return Told(
             asked=count,
             started=said["started"],
-            done=sum(characters == TEXT_CHARACTERS for characters in said["characters"]),
+            done=said["characters"].count(MODEL_CALLS * chunks * CHARACTERS),
             completed=ends.get("completed", 0) - WARM_TURNS,
             failed=ends.get("failed", 0) + ends.get("cancelled", 0),
             effects=len(github.created) - before,
@@ -158,11 +158,11 @@ async def play(per_second: float, seconds: float, paced: float = EVENT_SECONDS) 
         )
 
 
-async def _furnish(house: House, model: ScriptedModel, github: FakeGitHub, paced: float) -> None:
+async def _furnish(house: House, model: ScriptedModel, github: FakeGitHub, chunks: int) -> None:
     """Give the organization its model and its GitHub."""
     key = f"sk-load-{uuid4().hex}"
     await house.connect_model(model, key)
-    await model.script(key, *replies(paced, ACTION), by_step=True)
+    await model.script(key, *replies(EVENT_SECONDS, ACTION, chunks), by_step=True)
     body = {"integration_name": "github", "auth_type": "bearer_token", "auth_data": {"token": github.token}}
     await house.call("POST", "/credentials", body)
 
@@ -205,17 +205,15 @@ def tell(report: Report, told: Told) -> None:
     report.least("followed to done, all text heard", told.done, asked, "{:.0f}")
     report.most("failed", told.failed, 0, "{:.0f}")
     report.most("lost", told.lost, 0, "{:.0f}")
-    report.most("actions done at the provider beyond one a turn", told.effects - told.asked, 0, "{:+.0f}")
-    report.most("actions missing at the provider", told.asked - told.effects, 0, "{:+.0f}")
+    report.least("actions done at the provider", told.effects, asked, "{:.0f}")
+    report.most("of these beyond one a turn", max(0, told.effects - told.asked), 0, "{:.0f}")
     if told.walls:
         report.add("to done, p50 / p99", f"{quantile(told.walls, 0.5):.2f} / {quantile(told.walls, 0.99):.2f} s")
         firsts = [1e3 * first for first in told.first_texts]
         report.add("to the first text, p50 / p99", f"{quantile(firsts, 0.5):.0f} / {quantile(firsts, 0.99):.0f} ms")
     report.add("CPU a turn, the server's / PostgreSQL's", f"{_ms(told.cpu, done)} / {_ms(told.store_cpu, done)}")
-    quarters = [told.memory.quarter(number) for number in range(4)]
-    report.add(
-        "the server's memory, medians of the quarters", ", ".join(f"{each / 1e6:.1f}" for each in quarters) + " MB"
-    )
+    quarters = ", ".join(f"{told.memory.quarter(number) / 1e6:.1f}" for number in range(4))
+    report.add("the server's memory, medians of the quarters", f"{quarters} MB")
     report.add("memory gained a turn between the two medians", f"{_gained(told) / 1e3:+.2f} KB")
     report.most("memory is flat: last quarter to second", told.memory.growth, FLAT, "{:.3f} x")
     report.figures["load"] = {
@@ -251,6 +249,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     arguments.add_argument("--rate", type=float, default=PER_SECOND, help="turns a second")
     arguments.add_argument("--seconds", type=float, default=SECONDS, help="for how long turns begin")
+    arguments.add_argument("--chunks", type=int, default=CHUNKS, help="pieces of text in each of a turn's two replies")
     chosen = arguments.parse_args()
     if not asyncio.run(answers()):
         print("bench.load: no PostgreSQL answers; name one in PARLEY_TEST_POSTGRES_URL", file=sys.stderr)
@@ -259,7 +258,7 @@ def main() -> int:
     before = load()
     report.figures["machine"] = {"description": description(), "load_before": before}
     print(f"{description()}; load {before:.1f}")
-    told = asyncio.run(play(chosen.rate, chosen.seconds))
+    told = asyncio.run(play(chosen.rate, chosen.seconds, chosen.chunks))
     report.add("load of the machine, before / at the end", f"{before:.1f} / {load():.1f}")
     tell(report, told)
     print(f"\n{report.table()}\n\nkept in {report.keep('load')}")

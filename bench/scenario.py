@@ -16,9 +16,9 @@ TEXT_CHARACTERS = MODEL_CALLS * CHUNKS * CHARACTERS
 CHUNKS_OF_TURN = MODEL_CALLS * CHUNKS
 
 
-def replies(paced: float, call: ScriptedCall = LOOK) -> list[ScriptedReply]:
+def replies(paced: float, call: ScriptedCall = LOOK, chunks: int = CHUNKS) -> list[ScriptedReply]:
     """What the model says: text and the tool call, then text; one event every ``paced`` seconds, 0 for all at once."""
-    text = ["abc "] * CHUNKS
+    text = ["abc "] * chunks
     usage = ScriptedUsage(input=1_000, output=120)
     if paced:
         return [
