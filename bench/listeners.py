@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
+from uuid import uuid4
 
 from bench.child import Order, take_orders
 
-TURN_SECONDS = 180.0
 SAMPLE = "response_chunk"
 PAUSE_LOOK_SECONDS = 0.02
 BEYOND = 99_999
@@ -130,6 +130,7 @@ class Visit:
     kind: str
     headers: dict[str, str]
     body: dict[str, Any]
+    patience: float
     heard: list[Heard] = field(default_factory=list[Heard])
     errors: list[str] = field(default_factory=list[str])
     started: int = 0
@@ -146,7 +147,7 @@ class Visit:
         await asyncio.sleep(wait)
         for _ in left:
             try:
-                async with asyncio.timeout(TURN_SECONDS):
+                async with asyncio.timeout(self.patience):
                     self.heard.append(await self._turn())
             except (OSError, TimeoutError, ValueError, KeyError) as error:
                 self.errors.append(f"{type(error).__name__}: {error}"[:300])
@@ -163,7 +164,7 @@ class Visit:
 
         async def arrive() -> None:
             try:
-                async with asyncio.timeout(TURN_SECONDS):
+                async with asyncio.timeout(self.patience):
                     heard = await self._turn()
                 characters.append(len(_text(heard.streamed)))
             except (OSError, TimeoutError, ValueError, KeyError) as error:
@@ -201,7 +202,8 @@ class Visit:
                 path = f"/assistant/chat/{started['chat_id']}/listen/{started['run_id']}"
                 await connection.send("GET", path, self.headers, b"", SAMPLE.encode())
             else:
-                await connection.send("POST", "/chat", self.headers, json.dumps(self.body).encode(), SAMPLE.encode())
+                body = json.dumps({**self.body, "thread_id": str(uuid4())}).encode()
+                await connection.send("POST", "/chat", self.headers, body, SAMPLE.encode())
             ended = time.perf_counter()
             response = connection.response()
         finally:
@@ -245,7 +247,7 @@ def _text(streamed: bytes) -> str:
 
 async def _pause(order: Order) -> Order:
     """Begin turns that ask a question, and wait until each of them waits for its answer; their streams' paths."""
-    visit = Visit(_places(order), "parley", order["headers"], order["body"])
+    visit = Visit(_places(order), "parley", order["headers"], order["body"], order["patience"])
     left = iter(range(order["turns"]))
     paths: list[str] = []
     async with asyncio.TaskGroup() as group:
@@ -315,14 +317,14 @@ async def _carry_out(order: Order) -> Order:
         case "idle-end":
             return await IDLE.close()
         case "arrivals":
-            visit = Visit(_places(order), "parley", order["headers"], order["body"])
+            visit = Visit(_places(order), "parley", order["headers"], order["body"], order["patience"])
             return await visit.arrivals(order["turns"], order["per_second"])
         case _:
             return await _listen(order)
 
 
 async def _listen(order: Order) -> Order:
-    visit = Visit(_places(order), order["kind"], order["headers"], order["body"])
+    visit = Visit(_places(order), order["kind"], order["headers"], order["body"], order["patience"])
     began = time.perf_counter()
     await visit.turns(order["turns"], order["at_once"], order["spread"])
     took = time.perf_counter() - began

@@ -22,7 +22,6 @@ import asyncpg
 
 from bench.child import Order, child, module
 from bench.contestants import LLM, House, parley_house
-from bench.listeners import TURN_SECONDS
 from bench.machine import cpu_seconds, description, load, resident_bytes
 from bench.postgres import answers, fresh_database, server_cpu, spent
 from bench.report import Report
@@ -35,6 +34,8 @@ from parley.testing.scripted_wire import ScriptedCall
 
 PER_SECOND, SECONDS = 20.0, 600.0
 SAMPLE_SECONDS = 1.0
+TURN_SECONDS = 180.0
+"""How long a listener waits for the end of its turn; long enough that a busy machine loses none."""
 SETTLE_SECONDS = 60.0
 """How long the store may take to agree that everything has ended, once every listener has gone."""
 REMEMBERED = 100
@@ -127,7 +128,8 @@ async def play(per_second: float, seconds: float, chunks: int) -> Told:
         )
         await _furnish(house, model, github, chunks)
         listeners = await stack.enter_async_context(child(module("bench.listeners")))
-        order = {"kind": "arrivals", **house.place, "body": {"message": MESSAGE, "llm": LLM}}
+        body = {"message": MESSAGE, "llm": LLM}
+        order = {"kind": "arrivals", **house.place, "body": body, "patience": TURN_SECONDS}
         # Loads the integration and fills the connection pools; counted by nobody.
         warm = await listeners.ask({**order, "turns": WARM_TURNS, "per_second": per_second})
         if warm["errors"]:

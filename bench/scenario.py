@@ -33,8 +33,12 @@ def replies(paced: float, call: ScriptedCall = LOOK, chunks: int = CHUNKS) -> li
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many turns, how many of them at once, and over how many seconds their starts are spread."""
+    """How many turns, how many of them at once, and over how many seconds their starts are spread.
+
+    ``patience`` is how many seconds one may take.
+    """
 
     turns: int
     at_once: int
     spread: float
+    patience: float = 180.0
