@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 type Order = dict[str, Any]
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 ORDER_SECONDS = 300.0
 LINE_BYTES = 64 << 20
 

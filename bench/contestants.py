@@ -1,7 +1,7 @@
 """Who is measured: Parley and the floor, each a process on the measured core. For the others see ``bench.peers``."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +44,12 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """A Parley server and the key of its first owner."""
+    """A Parley server and the key of its first owner. ``output`` is what it has said by now, line by line."""
 
     pid: int
     base_url: str
     headers: dict[str, str]
+    output: Sequence[str] = ()
 
     @property
     def place(self) -> Order:
@@ -119,6 +120,7 @@ async def parley_house(
             server.process.pid,
             server.base_url,
             {"Authorization": f"Bearer {key}", "X-Organization-ID": ORGANIZATION, "Content-Type": "application/json"},
+            server.output,
         )
 
 

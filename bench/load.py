@@ -8,9 +8,11 @@ a listener of its own. What became of them is asked of three who know: the liste
 import argparse
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from statistics import median
 from uuid import uuid4
 
 import asyncpg
+import msgspec
 
 from bench.child import Order, child, module
 from bench.contestants import LLM, House, parley_house
@@ -42,6 +45,7 @@ REMEMBERED = 100
 WARM_TURNS = 20
 FLAT = 1.05
 """Memory is flat when the median of the last quarter is at most this much of that of the second."""
+VARIES = re.compile(r"[0-9a-f-]{36}|[0-9.]+")
 ACTION = ScriptedCall(
     "execute_integration_tool",
     json.dumps(
@@ -52,6 +56,14 @@ ACTION = ScriptedCall(
         }
     ),
 )
+
+
+class Logged(msgspec.Struct):
+    """A line of the server's log."""
+
+    level: str
+    logger: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,7 @@ class Told:
 
     ``asked`` were to begin, ``started`` were accepted, ``done`` were followed to their end with all of their text.
     ``completed`` and ``failed`` are the store's ends; what has neither is lost. ``effects`` were done at the provider.
+    ``errors`` are the listeners', ``complaints`` what the server logged as errors.
     """
 
     asked: int
@@ -98,6 +111,7 @@ class Told:
     late: float
     cpu: float
     store_cpu: float
+    complaints: Sequence[str]
     memory: Memory
 
     @property
@@ -156,8 +170,15 @@ async def play(per_second: float, seconds: float, chunks: int) -> Told:
             late=said["late"],
             cpu=cpu_seconds(house.pid) - cpu,
             store_cpu=spent(store, server_cpu(url)),
+            complaints=_complaints(house.output),
             memory=memory,
         )
+
+
+def _complaints(output: Sequence[str]) -> list[str]:
+    """What the server logged as an error, in its own words, without the facts of each."""
+    records = [msgspec.json.decode(line, type=Logged) for line in output if line.startswith("{")]
+    return [f"{record.logger}: {VARIES.sub('…', record.message)}" for record in records if record.level == "ERROR"]
 
 
 async def _furnish(house: House, model: ScriptedModel, github: FakeGitHub, chunks: int) -> None:
@@ -209,6 +230,7 @@ def tell(report: Report, told: Told) -> None:
     report.most("lost", told.lost, 0, "{:.0f}")
     report.least("actions done at the provider", told.effects, asked, "{:.0f}")
     report.most("of these beyond one a turn", max(0, told.effects - told.asked), 0, "{:.0f}")
+    report.add("errors in the server's log", str(len(told.complaints)))
     if told.walls:
         report.add("to done, p50 / p99", f"{quantile(told.walls, 0.5):.2f} / {quantile(told.walls, 0.99):.2f} s")
         firsts = [1e3 * first for first in told.first_texts]
@@ -226,7 +248,8 @@ def tell(report: Report, told: Told) -> None:
         "failed": told.failed,
         "lost": told.lost,
         "effects": told.effects,
-        "errors": list(told.errors[:20]),
+        "errors": Counter(told.errors),
+        "complaints": Counter(told.complaints),
         "arrived_seconds": told.arrived,
         "late_seconds": told.late,
         "wall_p50": quantile(told.walls, 0.5) if told.walls else None,
@@ -264,8 +287,8 @@ def main() -> int:
     report.add("load of the machine, before / at the end", f"{before:.1f} / {load():.1f}")
     tell(report, told)
     print(f"\n{report.table()}\n\nkept in {report.keep('load')}")
-    for error in told.errors[:5]:
-        print(f"  {error}", file=sys.stderr)
+    for complaint, count in [*Counter(told.errors).most_common(5), *Counter(told.complaints).most_common(5)]:
+        print(f"  {count} x {complaint}", file=sys.stderr)
     return 0 if told.is_whole and told.memory.is_flat else 1
 
 

@@ -65,7 +65,7 @@ def _frame(kind: str, data: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def _saver() -> AsyncGenerator[BaseCheckpointSaver]:
+async def _saver() -> AsyncGenerator[BaseCheckpointSaver[str]]:
     """The saver of the store, set up."""
     if not STORE.startswith("postgresql://"):
         async with AsyncSqliteSaver.from_conn_string(STORE) as saver:

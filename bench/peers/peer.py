@@ -21,7 +21,7 @@ from parley.testing.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".peers"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 CREDENTIALS = (
     '[{"credential_id":"00000000-0000-4000-8000-000000000000","integration_name":"openai",'
     '"display_name":"Scripted","auth_type":"api_key","is_default":true,"is_valid":true}]'

@@ -18,6 +18,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
+    AgentStreamEvent,
     ModelMessagesTypeAdapter,
     PartDeltaEvent,
     PartStartEvent,
@@ -64,7 +65,7 @@ def _frame(kind: str, data: dict[str, str]) -> str:
     return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
 
 
-def _said(event: object) -> str:
+def _said(event: AgentStreamEvent) -> str:
     """The text that an event of a run brings."""
     if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
         return event.part.content
