@@ -3,7 +3,7 @@
 The library keeps nothing itself; this does what its manual shows: all messages as JSON, once the run is over.
 Runs in an environment of its own (``requirements/peers-pydantic-ai.lock``); imports nothing of Parley.
 """
-# pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false
+# pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false, reportUnknownParameterType=false
 
 import json
 import os
