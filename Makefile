@@ -7,8 +7,10 @@ UV := $(BIN)/uv
 # Start-up is half as long with compiled sources, whatever the environment says about writing them.
 COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
 PYTEST_ARGS ?=
+LOAD_ARGS ?=
+PEERS_ARGS ?=
 
-.PHONY: help serve test check docs crash long-chat canaries schemathesis lifecycle fuzz mutants rotation format bench bench-web bench-knowledge web mcp-servers lock clean
+.PHONY: help serve test check docs crash long-chat canaries schemathesis lifecycle fuzz mutants rotation format bench bench-web bench-knowledge bench-peers load web mcp-servers lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -75,6 +77,12 @@ bench-web: $(VENV)/.dev ## Measure what the web app costs a browser, and hold it
 bench-knowledge: $(VENV)/.dev ## Measure how well and how fast documents are found
 	@$(BIN)/python -m bench.knowledge
 
+bench-peers: $(VENV)/.dev ## Measure Parley beside LangChain and pydantic-ai: cost, times, store, crashes
+	@$(BIN)/python -m bench.peers $(PEERS_ARGS)
+
+load: $(VENV)/.dev ## Play 20 turns a second for 10 minutes on PostgreSQL; none may fail, and memory stays flat
+	@$(BIN)/python -m bench.load $(LOAD_ARGS)
+
 docs: $(VENV)/.dev ## Build the documentation into dist/docs
 	@$(BIN)/mkdocs build --strict --quiet
 
@@ -84,6 +92,8 @@ web: ## Build the web app anew from web/ (needs node)
 lock: $(UV) ## Pin every dependency anew
 	@$(UV) pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes --no-header --no-annotate -q -o requirements/serve.lock
 	@$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.12 --generate-hashes --no-header --no-annotate -q -o requirements/dev.lock
+	@for peer in langchain pydantic-ai; do \
+	$(UV) pip compile requirements/peers-$$peer.in --universal --python-version 3.12 --generate-hashes --no-header --no-annotate -q -o requirements/peers-$$peer.lock || exit 1; done
 	@echo hatchling | $(UV) pip compile - -c requirements/dev.lock --universal --python-version 3.12 --generate-hashes --no-header --no-annotate -q -o requirements/build.lock
 
 clean: ## Remove the environment and caches

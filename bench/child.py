@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 type Order = dict[str, Any]
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 ORDER_SECONDS = 300.0
 LINE_BYTES = 64 << 20
 
@@ -27,11 +27,11 @@ class Child:
     def pid(self) -> int:
         return self.process.pid
 
-    async def ask(self, order: Order) -> Order:
-        """Have one order carried out."""
+    async def ask(self, order: Order, seconds: float = ORDER_SECONDS) -> Order:
+        """Have one order carried out, which takes at most so many seconds."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
-        return await self.said(ORDER_SECONDS)
+        return await self.said(seconds)
 
     async def said(self, seconds: float) -> Order:
         """The next line of its output."""

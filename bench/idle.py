@@ -26,7 +26,8 @@ async def measure_idle(
     asks = ScriptedReply(calls=[ScriptedCall("ask_user_free_text", json.dumps({"message": "Which one?"}))])
     await model.script(key, asks, by_step=True)
     body = {"message": MESSAGE, "llm": LLM}
-    paused = await listeners.ask({"kind": "pause", **house.place, "body": body, "turns": count, "at_once": AT_ONCE})
+    pausing = {"kind": "pause", **house.place, "body": body, "patience": ANSWER_SECONDS}
+    paused = await listeners.ask({**pausing, "turns": count, "at_once": AT_ONCE})
     await asyncio.sleep(SETTLE_SECONDS)
     before = resident_bytes(house.pid)
     await listeners.ask({"kind": "idle", **house.place, "paths": paused["paths"]})

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
+from uuid import uuid4
 
 from bench.child import Order, take_orders
 
-TURN_SECONDS = 180.0
 SAMPLE = "response_chunk"
 PAUSE_LOOK_SECONDS = 0.02
 BEYOND = 99_999
@@ -130,8 +130,10 @@ class Visit:
     kind: str
     headers: dict[str, str]
     body: dict[str, Any]
+    patience: float
     heard: list[Heard] = field(default_factory=list[Heard])
     errors: list[str] = field(default_factory=list[str])
+    started: int = 0
 
     async def turns(self, count: int, at_once: int, spread: float) -> None:
         """Have ``count`` turns, so many at once, their first starts spread over some seconds."""
@@ -145,10 +147,49 @@ class Visit:
         await asyncio.sleep(wait)
         for _ in left:
             try:
-                async with asyncio.timeout(TURN_SECONDS):
+                async with asyncio.timeout(self.patience):
                     self.heard.append(await self._turn())
             except (OSError, TimeoutError, ValueError, KeyError) as error:
                 self.errors.append(f"{type(error).__name__}: {error}"[:300])
+
+    async def arrivals(self, count: int, per_second: float) -> Order:
+        """Have ``count`` turns that begin at an even pace, whatever has become of those before them.
+
+        What each streamed is read at its end and dropped, since there may be many thousands.
+        """
+        walls: list[float] = []
+        first_texts: list[float] = []
+        characters: list[int] = []
+        late = 0.0
+
+        async def arrive() -> None:
+            try:
+                async with asyncio.timeout(self.patience):
+                    heard = await self._turn()
+                characters.append(len(_text(heard.streamed)))
+            except (OSError, TimeoutError, ValueError, KeyError) as error:
+                self.errors.append(f"{type(error).__name__}: {error}"[:300])
+            else:
+                walls.append(heard.wall)
+                first_texts.append(heard.first_text)
+
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                due = began + number / per_second
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                late = max(late, time.perf_counter() - due)
+                group.create_task(arrive())
+            arrived = time.perf_counter() - began
+        return {
+            "seconds": arrived,
+            "late": late,
+            "started": self.started,
+            "walls": walls,
+            "first_texts": first_texts,
+            "characters": characters,
+            "errors": self.errors,
+        }
 
     async def _turn(self) -> Heard:
         loop = asyncio.get_running_loop()
@@ -157,10 +198,12 @@ class Visit:
         try:
             if self.kind == "parley":
                 started = await self.json(connection, "POST", "/assistant/chat")
+                self.started += 1
                 path = f"/assistant/chat/{started['chat_id']}/listen/{started['run_id']}"
                 await connection.send("GET", path, self.headers, b"", SAMPLE.encode())
             else:
-                await connection.send("POST", "/chat", self.headers, json.dumps(self.body).encode(), SAMPLE.encode())
+                body = json.dumps({**self.body, "thread_id": str(uuid4())}).encode()
+                await connection.send("POST", "/chat", self.headers, body, SAMPLE.encode())
             ended = time.perf_counter()
             response = connection.response()
         finally:
@@ -204,7 +247,7 @@ def _text(streamed: bytes) -> str:
 
 async def _pause(order: Order) -> Order:
     """Begin turns that ask a question, and wait until each of them waits for its answer; their streams' paths."""
-    visit = Visit(_places(order), "parley", order["headers"], order["body"])
+    visit = Visit(_places(order), "parley", order["headers"], order["body"], order["patience"])
     left = iter(range(order["turns"]))
     paths: list[str] = []
     async with asyncio.TaskGroup() as group:
@@ -273,12 +316,15 @@ async def _carry_out(order: Order) -> Order:
             return IDLE.count()
         case "idle-end":
             return await IDLE.close()
+        case "arrivals":
+            visit = Visit(_places(order), "parley", order["headers"], order["body"], order["patience"])
+            return await visit.arrivals(order["turns"], order["per_second"])
         case _:
             return await _listen(order)
 
 
 async def _listen(order: Order) -> Order:
-    visit = Visit(_places(order), order["kind"], order["headers"], order["body"])
+    visit = Visit(_places(order), order["kind"], order["headers"], order["body"], order["patience"])
     began = time.perf_counter()
     await visit.turns(order["turns"], order["at_once"], order["spread"])
     took = time.perf_counter() - began

@@ -49,6 +49,18 @@ def server_cpu(url: str) -> dict[int, float]:
     return used
 
 
+async def table_bytes(url: str) -> dict[str, int]:
+    """Bytes of each table with its indexes and its long values, by name."""
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        found = await connection.fetch(
+            "SELECT relname, pg_total_relation_size(relid) AS bytes FROM pg_stat_user_tables"
+        )
+        return {str(row["relname"]): int(row["bytes"]) for row in found}
+    finally:
+        await connection.close()
+
+
 def spent(before: dict[int, float], after: dict[int, float]) -> float:
     """Seconds of CPU between two looks."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())

@@ -113,7 +113,7 @@ async def measure_two_processes(report: Report, ground: Ground, *, turns: int) -
 
 async def _per_second(entrants: list[Contestant], turns: int) -> float:
     """Through one listening process: half of the turns ask the one, half the other."""
-    order = {**entrants[0].order, "turns": turns, "at_once": 16, "spread": 0.0}
+    order = {**entrants[0].order, "turns": turns, "at_once": 16, "spread": 0.0, "patience": TAKEN_SECONDS}
     places = [(entrant.order["host"], entrant.order["port"]) for entrant in entrants]
     said = await entrants[0].asks.ask({**order, "places": places})
     if said["errors"]:

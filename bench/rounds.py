@@ -8,6 +8,7 @@ from statistics import median
 
 from bench.contestants import Contestant
 from bench.machine import cpu_by_thread, load, resident_bytes
+from bench.postgres import server_cpu, spent
 from bench.scenario import CHUNKS_OF_TURN, TEXT_CHARACTERS, Shape
 
 SAMPLE_SECONDS = 0.1
@@ -20,12 +21,16 @@ class BenchFailed(Exception):
 
 @dataclass(slots=True)
 class Slice:
-    """One contestant's share of a round. Times are seconds, memory is bytes."""
+    """One contestant's share of a round. Times are seconds, memory is bytes.
+
+    ``store_cpu`` is PostgreSQL's, 0 where the contestant has none.
+    """
 
     turns: int
     at_once: int
     cpu: float
     main_thread_cpu: float
+    store_cpu: float
     took: float
     walls: list[float]
     first_texts: list[float]
@@ -46,6 +51,7 @@ class Slice:
 async def measure(contestant: Contestant, shape: Shape) -> Slice:
     """Have a contestant do these turns. Raises BenchFailed unless every one ended well with all of its text."""
     before, resident = cpu_by_thread(contestant.pid), resident_bytes(contestant.pid)
+    store = server_cpu(contestant.store) if contestant.store else {}
     most = resident
     async with asyncio.TaskGroup() as group:
         doing = group.create_task(contestant.turns(shape))
@@ -64,6 +70,7 @@ async def measure(contestant: Contestant, shape: Shape) -> Slice:
         at_once=shape.at_once,
         cpu=sum(after.values()) - sum(before.values()),
         main_thread_cpu=after[contestant.pid] - before[contestant.pid],
+        store_cpu=spent(store, server_cpu(contestant.store)) if contestant.store else 0.0,
         took=said["seconds"],
         walls=said["walls"],
         first_texts=said.get("first_texts", []),
@@ -82,6 +89,10 @@ class Series:
     def cpu_ms(self, name: str) -> float:
         """Median CPU of a turn, in ms."""
         return 1e3 * median(part.cpu_per_turn for part in self.slices[name])
+
+    def store_cpu_ms(self, name: str) -> float:
+        """Median CPU of PostgreSQL for a turn, in ms."""
+        return 1e3 * median(part.store_cpu / part.turns for part in self.slices[name])
 
     def cpu_us_per_chunk(self, name: str) -> float:
         return 1e3 * self.cpu_ms(name) / CHUNKS_OF_TURN
@@ -109,11 +120,14 @@ class Series:
                 {
                     "cpu_ms_per_turn": 1e3 * part.cpu_per_turn,
                     "main_thread_cpu_ms_per_turn": 1e3 * part.main_thread_cpu / part.turns,
+                    "store_cpu_ms_per_turn": 1e3 * part.store_cpu / part.turns,
                     "turns": part.turns,
                     "at_once": part.at_once,
                     "took_seconds": part.took,
                     "wall_p50": quantile(part.walls, 0.5),
                     "wall_p99": quantile(part.walls, 0.99),
+                    "first_text_p50": quantile(part.first_texts, 0.5) if part.first_texts else None,
+                    "first_text_p99": quantile(part.first_texts, 0.99) if part.first_texts else None,
                     "kb_per_turn": part.memory_per_turn / 1024,
                     "load": part.load,
                 }
@@ -135,7 +149,7 @@ async def rounds(contestants: Sequence[Contestant], shapes: Mapping[str, Shape],
             part = await measure(contestant, shapes[contestant.name])
             series.slices.setdefault(contestant.name, []).append(part)
             print(
-                f"    round {number + 1} {contestant.name:<10} {1e3 * part.cpu_per_turn:7.2f} ms CPU a turn,"
+                f"    round {number + 1} {contestant.name:<11} {1e3 * part.cpu_per_turn:7.2f} ms CPU a turn,"
                 f" p50 {quantile(part.walls, 0.5):.2f} s, load {part.load:.1f}",
                 flush=True,
             )

@@ -6,19 +6,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.child import Child, child, module
-from bench.contestants import Contestant, House, floor, langchain, langchain_python, parley, parley_house, versions
+from bench.contestants import Contestant, House, floor, parley, parley_house
 from bench.machine import cores, on_core
+from bench.peers import peer
 from bench.report import Report
 from bench.rounds import Series, measure, rounds
 from bench.scenario import EVENT_SECONDS, MODEL_CALLS, Shape, replies
 from parley.testing.scripted_model import ScriptedModel, scripted_model
 
-CREDENTIALS = (
-    '[{"credential_id":"00000000-0000-4000-8000-000000000000","integration_name":"openai",'
-    '"display_name":"Scripted","auth_type":"api_key","is_default":true,"is_valid":true}]'
-)
-"""What Parley's tool answers here; LangChain's answers the same."""
-PARLEY, FLOOR, LANGCHAIN = "Parley", "floor", "LangChain"
+PARLEY, FLOOR, LANGCHAIN = "Parley", "floor", peer.LANGCHAIN.title
 SLACK = 1.05
 """A turn keeps its time when it takes no more than this much of the floor's."""
 
@@ -63,13 +59,12 @@ async def _contestants(ground: Ground, stack: AsyncExitStack, name: str) -> list
     await ground.pace(0)
     entrant = parley(house, ground.listeners)
     await measure(entrant, Shape(4, 2, 0))
+    store = str(ground.folder / name / "langchain.db")
     return [
         entrant,
         await stack.enter_async_context(floor(ground.model, ground.key, ground.measured_core)),
         await stack.enter_async_context(
-            langchain(
-                ground.folder / name, ground.model, ground.key, CREDENTIALS, ground.listeners, ground.measured_core
-            )
+            peer.contestant(peer.LANGCHAIN, store, ground.model, ground.key, ground.listeners, ground.measured_core)
         ),
     ]
 
@@ -101,7 +96,7 @@ async def measure_turns(report: Report, ground: Ground, *, count: int, crowd: in
         "paced_20": few.as_json(),
         f"paced_{crowd}": many.as_json(),
         "bursts": bursts.as_json(),
-        "langchain_versions": versions(langchain_python()),
+        "langchain_versions": peer.LANGCHAIN.versions(),
     }
 
 

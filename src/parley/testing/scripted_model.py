@@ -60,10 +60,14 @@ class ScriptedModel:
 
 
 @asynccontextmanager
-async def scripted_model() -> AsyncGenerator[ScriptedModel]:
-    """A scripted provider in its own process, for the time of the block."""
+async def scripted_model(remembered: int | None = None) -> AsyncGenerator[ScriptedModel]:
+    """A scripted provider in its own process, for the time of the block.
+
+    It keeps the last ``remembered`` requests: hours of turns would fill the machine's memory otherwise. None is all.
+    """
+    bound = [] if remembered is None else ["--remembered", str(remembered)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, "--port", "0", stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+        sys.executable, "-m", __name__, "--port", "0", *bound, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
     )
     try:
         assert process.stdout is not None
@@ -78,8 +82,8 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
         await process.wait()
 
 
-async def _run(port: int) -> None:
-    server = await serve(port)
+async def _run(port: int, remembered: int | None) -> None:
+    server = await serve(port, remembered)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     loop = asyncio.get_running_loop()
@@ -93,7 +97,9 @@ def main() -> None:
     """Serve until standard input closes."""
     arguments = argparse.ArgumentParser(description="A scripted model provider")
     arguments.add_argument("--port", type=int, default=0)
-    uvloop.run(_run(arguments.parse_args().port))
+    arguments.add_argument("--remembered", type=int, help="how many requests are kept; all when left out")
+    chosen = arguments.parse_args()
+    uvloop.run(_run(chosen.port, chosen.remembered))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -69,7 +70,7 @@ class State:
 
     scripts: dict[str, Script] = field(default_factory=dict[str, Script])
     used: dict[str, int] = field(default_factory=dict[str, int])
-    requests: list[Recorded] = field(default_factory=list[Recorded])
+    requests: deque[Recorded] = field(default_factory=deque[Recorded])
     released: set[str] = field(default_factory=set[str])
     connections: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -314,9 +315,9 @@ class Exchange:
 _KNOWN = frozenset(status.value for status in HTTPStatus)
 
 
-async def serve(port: int) -> asyncio.Server:
-    """Listen on the loopback; port 0 picks a free one."""
-    state = State()
+async def serve(port: int, remembered: int | None = None) -> asyncio.Server:
+    """Listen on the loopback; port 0 picks a free one. Only the last ``remembered`` requests are kept; None is all."""
+    state = State(requests=deque(maxlen=remembered))
     return await asyncio.get_running_loop().create_server(lambda: Connection(state), "127.0.0.1", port)
 
 

@@ -17,7 +17,7 @@ from parley.http.connection import connections
 from parley.storage import open_store
 from parley.wiring import OpenStore, Parley, open_parley
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 STOP_SECONDS = 20.0
 
 
