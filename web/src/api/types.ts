@@ -53,6 +53,8 @@ export interface OrganizationSettings {
   llm_model_visibility: { [integration: string]: ShownModel[] };
   composer_llm: LlmChoice | null;
   fallback_llm: LlmChoice | null;
+  /** Days that a chat is kept after its last word; null: for ever. */
+  chat_retention_days: number | null;
 }
 
 export interface ChatSummary {
@@ -268,13 +270,16 @@ export interface Credential {
 }
 
 /** A tool of an MCP server. `effect` is what people of the organization say of it; null until somebody has looked. */
+/** What an action may do to the world; people say it, action by action. */
+export type EffectKind = 'read' | 'write' | 'egress' | 'infra' | 'identity' | 'exec' | 'money' | 'destructive';
+
 export interface McpTool {
   name: string;
   title: string;
   description: string;
   input_schema: JsonObject;
   fingerprint: string;
-  effect: string | null;
+  effect: EffectKind | null;
   reviewed_at: string | null;
 }
 

@@ -10,7 +10,8 @@ import { OAuthConnect } from './oauth-connect';
 export interface Binding {
   chatId: string;
   requestId: string;
-  llm: LlmChoice | null;
+  /** The model that goes on with the turn. */
+  model: () => Promise<LlmChoice | null>;
 }
 
 export interface ConnectProps {

@@ -116,7 +116,7 @@ export function OAuthConnect({
           ? {
               composer_chat_id: binding.chatId,
               composer_request_id: binding.requestId,
-              composer_llm_config: binding.llm,
+              composer_llm_config: await binding.model(),
             }
           : {}),
       });

@@ -3,9 +3,19 @@ import type { Credential } from '../api/types';
 /** What an MCP server's credential is filed under. */
 export const MCP = 'mcp_server';
 
+/** The list of model providers. */
+export const PROVIDERS = '/integrations?tab=llm';
+/** The list of MCP servers. */
+export const SERVERS = '/integrations?tab=servers';
+
+/** The page of one MCP server. */
+export function serverPage(credentialId: string): string {
+  return `/integrations/mcp/${credentialId}`;
+}
+
 /** The page on which a credential is looked after. */
 export function pageOf(credential: Credential): string {
-  if (credential.integration_name === MCP) return `/integrations/mcp/${credential.credential_id}`;
+  if (credential.integration_name === MCP) return serverPage(credential.credential_id);
   const type = credential.integration_type;
   return `/integrations/${credential.integration_name}${type && type !== 'tool' ? `?type=${type}` : ''}`;
 }

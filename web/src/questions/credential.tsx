@@ -18,7 +18,7 @@ export function CredentialCard({
   question,
   ...card
 }: CardProps & { question: Extract<Question, { kind: 'credential_request' }> }) {
-  const { chatId, llm, refresh } = useChatActions();
+  const { chatId, model, refresh } = useChatActions();
   const client = useQueryClient();
   const [failure, setFailure] = useState<Failure | null>(null);
   const name = question.integration_name;
@@ -40,7 +40,7 @@ export function CredentialCard({
         integrationName={name}
         displayName={question.integration_display_name}
         options={question.auth_options}
-        binding={chatId === null ? null : { chatId, requestId: question.request_id, llm }}
+        binding={chatId === null ? null : { chatId, requestId: question.request_id, model }}
         busy={card.busy}
         onConnected={(credentialId, authType) => {
           void client.invalidateQueries({ queryKey: ['credentials'] });
