@@ -9,10 +9,12 @@ import type { Credential, Integration, IntegrationAction } from '../api/types';
 import { ConnectForm } from '../connect/connect-form';
 import { CredentialRows } from '../connect/credential-rows';
 import { optionsOf } from '../connect/fields';
+import { PROVIDERS } from '../connect/place';
 import { safeLink } from '../md/links';
 import { useSession } from '../session';
 import { BackLink } from '../shell/back-link';
 import { Page } from '../shell/page';
+import { ActionRow } from '../ui/action-row';
 import { compact, several, words } from '../ui/format';
 import { Icon } from '../ui/icon';
 import { Logo } from '../ui/logo';
@@ -26,24 +28,20 @@ const SEARCH_FROM = 8;
 function Action({ action }: { action: IntegrationAction }) {
   const reason = asksFirst(action);
   return (
-    <details className="action">
-      <summary>
-        <Icon name="forward" size={16} />
-        <span className="row-main">
-          <span className="row-title">
-            {action.display_name || words(action.name)}
-            {reason && <span className="badge danger">Asks first</span>}
-            {action.switched_off && <span className="badge warn">Switched off</span>}
-          </span>
-          <span className="row-detail">{action.description}</span>
-        </span>
-      </summary>
-      <div className="action-body">
-        {reason && <p className="row-detail">Asks first: {reason}</p>}
-        {action.switched_off && <p className="row-detail">Switched off: {action.switched_off}</p>}
-        <ParameterTable name={action.name} parameters={action.parameters} />
-      </div>
-    </details>
+    <ActionRow
+      title={action.display_name || words(action.name)}
+      description={action.description}
+      badges={
+        <>
+          {reason && <span className="badge danger">Asks first</span>}
+          {action.switched_off && <span className="badge warn">Switched off</span>}
+        </>
+      }
+    >
+      {reason && <p className="row-detail">Asks first: {reason}</p>}
+      {action.switched_off && <p className="row-detail">Switched off: {action.switched_off}</p>}
+      <ParameterTable name={action.name} parameters={action.parameters} />
+    </ActionRow>
   );
 }
 
@@ -230,7 +228,7 @@ export default function IntegrationPage() {
     <Page title={item?.display_name ?? words(name)}>
       <div className="scroller">
         <div className="content narrow">
-          <BackLink href={type === 'tool' ? '/integrations' : '/integrations?tab=llm'}>All integrations</BackLink>
+          <BackLink href={type === 'tool' ? '/integrations' : PROVIDERS}>All integrations</BackLink>
           {detail.isPending && <Skeleton lines={8} />}
           {hasStatus(detail.error, 404) && <Empty icon="plug" title="There is no such integration" />}
           {detail.error && !hasStatus(detail.error, 404) && <Failed problem={detail.error} onRetry={() => void detail.refetch()} />}

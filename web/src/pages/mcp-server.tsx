@@ -6,7 +6,7 @@ import { problemSentence } from '../api/problem';
 import { useCredentials } from '../api/queries';
 import type { Credential, McpChanges, McpTools } from '../api/types';
 import { DeleteDialog, RenameDialog } from '../connect/credential-rows';
-import { MCP } from '../connect/place';
+import { MCP, SERVERS } from '../connect/place';
 import { noted } from '../mcp/servers';
 import { ServerTools } from '../mcp/tools';
 import { useSession } from '../session';
@@ -17,7 +17,6 @@ import { Icon, Spinner } from '../ui/icon';
 import { Menu } from '../ui/menu';
 import { Empty, Failed, Skeleton } from '../ui/states';
 
-const LIST = '/integrations?tab=servers';
 /** After a sign-in the server is still being asked for its tools. */
 const LOOK_MS = 2_000;
 
@@ -130,7 +129,7 @@ function Server({ server }: { server: Credential }) {
       {tools.data && <ServerTools found={tools.data} />}
       {dialog === 'rename' && <RenameDialog credential={server} onClose={() => setDialog(null)} />}
       {dialog === 'delete' && (
-        <DeleteDialog credential={server} onClose={() => setDialog(null)} onDeleted={() => navigate(LIST, { replace: true })} />
+        <DeleteDialog credential={server} onClose={() => setDialog(null)} onDeleted={() => navigate(SERVERS, { replace: true })} />
       )}
     </>
   );
@@ -145,7 +144,7 @@ export default function McpServerPage() {
     <Page title={server?.display_name ?? 'MCP server'}>
       <div className="scroller">
         <div className="content narrow">
-          <BackLink href={LIST}>All MCP servers</BackLink>
+          <BackLink href={SERVERS}>All MCP servers</BackLink>
           {credentials.isPending && <Skeleton lines={6} />}
           {credentials.error && <Failed problem={credentials.error} onRetry={() => void credentials.refetch()} />}
           {credentials.data && !server && <Empty icon="plug" title="There is no such server" />}

@@ -10,6 +10,7 @@ import { ConfirmDialog, Dialog } from '../ui/dialog';
 import { Field } from '../ui/field';
 import { ago, day, words } from '../ui/format';
 import { Icon } from '../ui/icon';
+import { ShowMore } from '../ui/show-more';
 import { Failed, Skeleton } from '../ui/states';
 import { useToast } from '../ui/toast';
 
@@ -281,6 +282,7 @@ export default function MembersPage() {
                   />
                 ))}
               </ul>
+              <ShowMore list={members} />
             </section>
           )}
           {open.length > 0 && (
@@ -292,18 +294,6 @@ export default function MembersPage() {
                 ))}
               </ul>
             </section>
-          )}
-          {members.hasNextPage && (
-            <div>
-              <button
-                type="button"
-                className="button small"
-                disabled={members.isFetchingNextPage}
-                onClick={() => void members.fetchNextPage()}
-              >
-                Show more
-              </button>
-            </div>
           )}
         </div>
       </div>
