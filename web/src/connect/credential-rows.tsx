@@ -12,7 +12,7 @@ import { Icon, Spinner } from '../ui/icon';
 import { Logo } from '../ui/logo';
 import { Menu } from '../ui/menu';
 import { useToast } from '../ui/toast';
-import { MCP, pageOf, reconnectPageOf } from './place';
+import { MCP, pageOf, plainName, reconnectPageOf } from './place';
 
 const TYPE_WORDS: Record<string, string> = {
   oauth2: 'Sign-in (OAuth)',
@@ -119,7 +119,7 @@ export function RenameDialog({ credential, onClose }: { credential: Credential; 
 /** What people call the integration; the catalog is usually at hand already. */
 function useDisplayName(name: string): string {
   const found = useCatalog().data?.find((item) => item.name === name)?.display_name;
-  return name === MCP ? 'MCP server' : (found ?? words(name));
+  return name === MCP ? 'MCP server' : (found ?? words(plainName(name)));
 }
 
 function CredentialRow({ credential, showIntegration }: { credential: Credential; showIntegration: boolean }) {
@@ -158,7 +158,12 @@ function CredentialRow({ credential, showIntegration }: { credential: Credential
           {broken && <span className="badge warn">Needs reconnect</span>}
         </span>
         <span className="row-detail">
-          {showIntegration && `${integration} · `}
+          {showIntegration && (
+            <>
+              <Link href={pageOf(credential)}>{integration}</Link>
+              {' · '}
+            </>
+          )}
           {TYPE_WORDS[credential.auth_type] ?? credential.auth_type} · last used {ago(credential.last_used_at)}
           {credential.expires_at && ` · until ${day(credential.expires_at)}`}
         </span>

@@ -2,7 +2,7 @@ import type { ActionParameter, EffectKind, JsonObject } from '../api/types';
 import { isObject } from '../chat/events';
 import { Select } from '../ui/field';
 
-const UNKNOWN = '';
+const UNDECIDED = '';
 /** What an action may do, and whether that asks every time. */
 const EFFECTS: readonly { value: EffectKind; label: string; badge: string; asks: boolean }[] = [
   { value: 'read', label: 'Only looks something up', badge: 'Looks up', asks: false },
@@ -26,20 +26,23 @@ export function EffectBadge({ effect }: { effect: EffectKind | null }) {
 export function EffectSelect({
   name,
   effect,
+  undecided,
   hint,
   onChange,
 }: {
   name: string;
   effect: EffectKind | null;
-  hint: string;
+  /** What saying nothing means, where that may be chosen. */
+  undecided?: string;
+  hint?: string;
   onChange: (effect: EffectKind | null) => void;
 }) {
   return (
     <Select
       label={`What ${name} does`}
-      value={effect ?? UNKNOWN}
+      value={effect ?? UNDECIDED}
       options={[
-        { value: UNKNOWN, label: 'Not reviewed: asks first, every time' },
+        ...(undecided ? [{ value: UNDECIDED, label: undecided }] : []),
         ...EFFECTS.map(({ value, label, asks }) => ({ value, label: asks ? `${label}: asks first` : label })),
       ]}
       onChange={(value) => onChange(EFFECTS.find((each) => each.value === value)?.value ?? null)}

@@ -1,6 +1,9 @@
 import type { ReactNode } from 'react';
 import { Icon } from './icon';
 
+/** Longer lists of actions get a search box. */
+export const SEARCH_FROM = 8;
+
 /** One thing an integration can do: a line that opens to all there is to know of it. */
 export function ActionRow({
   title,
