@@ -52,7 +52,7 @@ async def test_an_imported_api_is_connected_used_reviewed_and_deleted(visitor: V
     assert KEY not in await page.content()
     await visitor.stage.script(executes("list_tasks", integration="api_tasks"), says("There are some."))
     await visitor.go("/")
-    await visitor.say("Which tasks are there?")
+    await visitor.say("What is there to do?")
     await visitor.finished()
     assert (tasks.last.method, tasks.last.path) == ("GET", "/v2/tasks")
 
@@ -67,7 +67,7 @@ async def test_an_imported_api_is_connected_used_reviewed_and_deleted(visitor: V
     await visitor.go("/integrations?tab=apis")
     await expect(page.get_by_role("link", name="Tasks")).to_contain_text("1 to review")
     await page.get_by_role("link", name="Tasks").click()
-    await page.get_by_role("button", name="More for Tasks").click()
+    await page.get_by_role("button", name="More for the API Tasks").click()
     await page.get_by_role("menuitem", name="Delete").click()
     await page.get_by_role("dialog", name="Delete Tasks?").get_by_role("button", name="Delete").click()
     await expect(page.get_by_text("No API imported yet")).to_be_visible()

@@ -107,7 +107,7 @@ function Imported({ imported }: { imported: ImportedApi }) {
           </p>
         </div>
         <Menu
-          label={`More for ${imported.display_name}`}
+          label={`More for the API ${imported.display_name}`}
           triggerClass="button quiet icon-only small"
           trigger={<Icon name="more" size={16} />}
           groups={[
