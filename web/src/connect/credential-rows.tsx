@@ -168,47 +168,49 @@ function CredentialRow({ credential, showIntegration }: { credential: Credential
           {credential.expires_at && ` · until ${day(credential.expires_at)}`}
         </span>
       </div>
-      {broken && showIntegration && (
-        <button type="button" className="button small" onClick={() => navigate(ofServer ? pageOf(credential) : reconnectPageOf(credential))}>
-          Reconnect
-        </button>
-      )}
-      {ofServer ? (
-        <Link href={pageOf(credential)} className="button small">
-          Tools<span className="visually-hidden"> of {credential.display_name}</span>
-        </Link>
-      ) : (
-        <button type="button" className="button small" disabled={test.isPending} onClick={() => test.mutate()}>
-          {test.isPending && <Spinner />} Test
-        </button>
-      )}
-      <Menu
-        label={`More for ${credential.display_name}`}
-        triggerClass="button quiet icon-only small"
-        trigger={<Icon name="more" size={16} />}
-        groups={[
-          {
-            key: 'all',
-            items: [
-              ...(credential.is_default || ofServer
-                ? []
-                : [{ key: 'default', label: 'Make default', icon: 'star' as const, onSelect: () => makeDefault.mutate() }]),
-              { key: 'rename', label: 'Rename', icon: 'edit', onSelect: () => setDialog('rename') },
-              ...(ofServer
-                ? []
-                : [
-                    {
-                      key: 'reconnect',
-                      label: 'Reconnect',
-                      icon: 'retry' as const,
-                      onSelect: () => navigate(reconnectPageOf(credential)),
-                    },
-                  ]),
-              { key: 'delete', label: 'Delete', icon: 'trash', danger: true, onSelect: () => setDialog('delete') },
-            ],
-          },
-        ]}
-      />
+      <span className="row-tools">
+        {broken && showIntegration && (
+          <button type="button" className="button small" onClick={() => navigate(ofServer ? pageOf(credential) : reconnectPageOf(credential))}>
+            Reconnect
+          </button>
+        )}
+        {ofServer ? (
+          <Link href={pageOf(credential)} className="button small">
+            Tools<span className="visually-hidden"> of {credential.display_name}</span>
+          </Link>
+        ) : (
+          <button type="button" className="button small" disabled={test.isPending} onClick={() => test.mutate()}>
+            {test.isPending && <Spinner />} Test
+          </button>
+        )}
+        <Menu
+          label={`More for ${credential.display_name}`}
+          triggerClass="button quiet icon-only small"
+          trigger={<Icon name="more" size={16} />}
+          groups={[
+            {
+              key: 'all',
+              items: [
+                ...(credential.is_default || ofServer
+                  ? []
+                  : [{ key: 'default', label: 'Make default', icon: 'star' as const, onSelect: () => makeDefault.mutate() }]),
+                { key: 'rename', label: 'Rename', icon: 'edit', onSelect: () => setDialog('rename') },
+                ...(ofServer
+                  ? []
+                  : [
+                      {
+                        key: 'reconnect',
+                        label: 'Reconnect',
+                        icon: 'retry' as const,
+                        onSelect: () => navigate(reconnectPageOf(credential)),
+                      },
+                    ]),
+                { key: 'delete', label: 'Delete', icon: 'trash', danger: true, onSelect: () => setDialog('delete') },
+              ],
+            },
+          ]}
+        />
+      </span>
       {dialog === 'rename' && <RenameDialog credential={credential} onClose={() => setDialog(null)} />}
       {dialog === 'delete' && <DeleteDialog credential={credential} onClose={() => setDialog(null)} />}
     </li>

@@ -116,15 +116,19 @@ function MemberRow({ member, onMakeAdmin, onRemove }: { member: Member; onMakeAd
           {member.last_active_at && ` · seen ${ago(member.last_active_at)}`}
         </span>
       </div>
-      {onMakeAdmin && (
-        <button type="button" className="button small" onClick={onMakeAdmin}>
-          Make admin<span className="visually-hidden"> of {member.email}</span>
-        </button>
-      )}
-      {onRemove && (
-        <button type="button" className="button small" onClick={onRemove}>
-          Remove<span className="visually-hidden"> {member.email}</span>
-        </button>
+      {(onMakeAdmin || onRemove) && (
+        <span className="row-tools">
+          {onMakeAdmin && (
+            <button type="button" className="button small" onClick={onMakeAdmin}>
+              Make admin<span className="visually-hidden"> of {member.email}</span>
+            </button>
+          )}
+          {onRemove && (
+            <button type="button" className="button small" onClick={onRemove}>
+              Remove<span className="visually-hidden"> {member.email}</span>
+            </button>
+          )}
+        </span>
       )}
     </li>
   );
@@ -160,12 +164,14 @@ function InvitationRow({ invitation, onMade }: { invitation: Member; onMade: (ma
         </span>
         <span className="row-detail">{invitation.invitation_expires_at ? `until ${day(invitation.invitation_expires_at)}` : words(invitation.role)}</span>
       </div>
-      <button type="button" className="button small" disabled={busy} onClick={() => again.mutate()}>
-        New link<span className="visually-hidden"> for {invitation.email}</span>
-      </button>
-      <button type="button" className="button small" disabled={busy} onClick={() => cancel.mutate()}>
-        Withdraw<span className="visually-hidden"> the invitation of {invitation.email}</span>
-      </button>
+      <span className="row-tools">
+        <button type="button" className="button small" disabled={busy} onClick={() => again.mutate()}>
+          New link<span className="visually-hidden"> for {invitation.email}</span>
+        </button>
+        <button type="button" className="button small" disabled={busy} onClick={() => cancel.mutate()}>
+          Withdraw<span className="visually-hidden"> the invitation of {invitation.email}</span>
+        </button>
+      </span>
     </li>
   );
 }

@@ -220,12 +220,14 @@ function Invitations() {
                 {invitation_message && `: ${invitation_message}`}
               </span>
             </div>
-            <button type="button" className="button small primary" onClick={() => settle.mutate({ id, verb: 'accept' })}>
-              Join<span className="visually-hidden"> {organization.name}</span>
-            </button>
-            <button type="button" className="button small" onClick={() => settle.mutate({ id, verb: 'reject' })}>
-              Decline<span className="visually-hidden"> the invitation of {organization.name}</span>
-            </button>
+            <span className="row-tools">
+              <button type="button" className="button small primary" onClick={() => settle.mutate({ id, verb: 'accept' })}>
+                Join<span className="visually-hidden"> {organization.name}</span>
+              </button>
+              <button type="button" className="button small" onClick={() => settle.mutate({ id, verb: 'reject' })}>
+                Decline<span className="visually-hidden"> the invitation of {organization.name}</span>
+              </button>
+            </span>
           </li>
         ))}
       </ul>
