@@ -39,8 +39,8 @@ async def test_a_chat_that_cannot_be_saved_says_why(visitor: Visitor) -> None:
     await visitor.go("/")
     await visitor.say("Plan the offsite")
     await visitor.finished()
-    refusal = {"status": 404, "json": {"detail": "Chat not found"}}
-    await visitor.page.route("**/export?*", lambda route: route.fulfill(**refusal))
+    refusal = {"detail": "Chat not found"}
+    await visitor.page.route("**/export?*", lambda route: route.fulfill(status=404, json=refusal))
     await visitor.page.get_by_role("button", name="More for Plan the offsite").click()
     await visitor.page.get_by_role("menuitem", name="Save as JSON").click()
     await expect(visitor.page.get_by_text("Not saved. Chat not found")).to_be_visible()
