@@ -7,9 +7,10 @@ from playwright.async_api import Browser, expect
 
 from parley.testing.fake_github import FakeGitHub
 from parley.testing.mcp_server import mcp_server
+from tests.contract.test_openapi import bring
 from tests.stage import Stage, calls, executes, says
 from tests.web.test_questions import CARDS, connect
-from tests.web.visitor import HEIGHTS, NARROW, NARROWEST, WIDE, Theme, Visitor, visiting
+from tests.web.visitor import HEIGHTS, NARROW, NARROWEST, ROOT, WIDE, Theme, Visitor, visiting
 
 type Look = tuple[Theme, int]
 LOOKS: list[Look] = [("light", WIDE), ("light", NARROW), ("dark", NARROW), ("dark", WIDE)]
@@ -21,11 +22,13 @@ PAGES = {
     "integrations": "/integrations",
     "models": "/integrations?tab=llm",
     "servers": "/integrations?tab=servers",
+    "apis": "/integrations?tab=apis",
     "connections": "/integrations?tab=connections",
     "integration": "/integrations/github",
     "reconnect": "/integrations/github?reconnect={github}",
     "provider": "/integrations/openai?type=llm_provider",
     "server": "/integrations/mcp/{server}",
+    "api": "/integrations/api/{api}",
     "bases": "/knowledge",
     "base": "/knowledge/{base}",
     "usage": "/usage",
@@ -60,11 +63,13 @@ async def furnished(stage: Stage, github: FakeGitHub) -> dict[str, str]:
     async with mcp_server() as server:
         wish = {"server_url": server.url, "display_name": "Box"}
         connected = await stage.client.post("/credentials/mcp-server", wish)
+    imported = await bring(stage)
     base = await stage.client.post("/knowledge-bases", {"name": "House rules"})
     held = await stage.connect_github(github.token)
     await stage.client.call("PUT", f"/credentials/{held}", {"display_name": LONG_NAME})
     await stage.client.post("/organizations/invite", {"invited_email": "grace@example.com"})
-    return {"github": held, "server": connected.body["credential_id"], "base": base.body["id"]}
+    server_id, api = connected.body["credential_id"], imported["integration_name"]
+    return {"github": held, "server": server_id, "api": api, "base": base.body["id"]}
 
 
 async def faults_in_every_look(person: Visitor, name: str, looks: Sequence[Look] = LOOKS) -> dict[str, list[str]]:
@@ -93,6 +98,25 @@ async def test_every_page_is_accessible_and_fits_in_every_look(
         await person.go(path.format(**places))
         await person.settled()
         faults |= await faults_in_every_look(person, name)
+    assert faults == {}
+
+
+async def test_the_dialogs_that_ask_much_are_accessible_and_fit_in_every_look(person: Visitor) -> None:
+    page = person.page
+    await person.go("/integrations?tab=apis")
+    await page.get_by_role("button", name="Import an API").click()
+    dialog = page.get_by_role("dialog", name="Import an API")
+    faults = await faults_in_every_look(person, "import", OPPOSITES)
+    await dialog.get_by_role("tab", name="In a file").click()
+    await dialog.get_by_label("Document", exact=True).set_input_files(ROOT / "docs" / "samples" / "tasks.yaml")
+    await dialog.get_by_role("button", name="Look at it").click()
+    await dialog.locator("details.action summary").first.click()
+    faults |= await faults_in_every_look(person, "import-seen")
+    await person.go("/settings")
+    await page.get_by_label("Erase old chats").check()
+    faults |= await faults_in_every_look(person, "retention")
+    await page.get_by_role("region", name="How long chats are kept").get_by_role("button", name="Save").click()
+    faults |= await faults_in_every_look(person, "retention-asked", OPPOSITES)
     assert faults == {}
 
 

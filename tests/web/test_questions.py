@@ -133,7 +133,9 @@ async def test_a_card_holds_its_limits_before_anything_is_sent(visitor: Visitor)
     await expect(card).to_contain_text("5 of 5 characters")
     await card.get_by_role("button", name="Send answer").click()
     await visitor.finished()
-    await expect(visitor.reply.locator(".receipt-answer")).to_have_text(["Your answer: Alpha, Beta", "Your answer: Grace"])
+    await expect(visitor.reply.locator(".receipt-answer")).to_have_text(
+        ["Your answer: Alpha, Beta", "Your answer: Grace"]
+    )
 
 
 async def test_an_answer_that_does_not_arrive_is_kept_in_the_card(visitor: Visitor) -> None:

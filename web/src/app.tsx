@@ -10,6 +10,7 @@ import { Toasts } from './ui/toast';
 
 const IntegrationsPage = lazy(() => import('./pages/integrations'));
 const IntegrationPage = lazy(() => import('./pages/integration'));
+const ImportedApiPage = lazy(() => import('./pages/imported-api'));
 const McpServerPage = lazy(() => import('./pages/mcp-server'));
 const KnowledgePage = lazy(() => import('./pages/knowledge'));
 const KnowledgeBasePage = lazy(() => import('./pages/knowledge-base'));
@@ -79,6 +80,7 @@ export function App({ api }: { api: Api }) {
                   <Route path={CHAT} component={ChatPage} />
                   <Route path="/integrations" component={IntegrationsPage} />
                   <Route path="/integrations/:name" component={IntegrationPage} />
+                  <Route path="/integrations/api/:name" component={ImportedApiPage} />
                   <Route path="/integrations/mcp/:id" component={McpServerPage} />
                   <Route path="/knowledge" component={KnowledgePage} />
                   <Route path="/knowledge/:id" component={KnowledgeBasePage} />

@@ -90,6 +90,8 @@ export function SessionGate({ api, children }: { api: Api; children: ReactNode }
       organization,
       chooseOrganization: (id) => {
         remember(id);
+        // What was read for one organization must not be shown for another.
+        client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'identity' });
         setWanted(id);
       },
       signOut: async () => {

@@ -1,7 +1,7 @@
-import { useQuery } from '@tanstack/react-query';
+import { queryOptions, useQuery } from '@tanstack/react-query';
 import { useSession } from '../session';
-import { hasStatus } from './client';
-import type { Credential, CredentialGroups, Integration, IntegrationPage, KnowledgeBase } from './types';
+import { type Api, hasStatus } from './client';
+import type { Credential, CredentialGroups, Integration, IntegrationPage, KnowledgeBase, OrganizationSettings } from './types';
 
 /** The reads that more than one page shares. */
 
@@ -50,6 +50,13 @@ export function useCredentials() {
     },
   });
 }
+
+/** What the organization has chosen. Not given up when the page that began it goes: a message may be waiting for it. */
+export const settingsQuery = (api: Api) =>
+  queryOptions({
+    queryKey: ['organization-settings'],
+    queryFn: () => api.get<OrganizationSettings>('/organizations/settings'),
+  });
 
 /** The knowledge bases; null where this server has no such routes. */
 export function useKnowledgeBases() {

@@ -53,6 +53,8 @@ export interface OrganizationSettings {
   llm_model_visibility: { [integration: string]: ShownModel[] };
   composer_llm: LlmChoice | null;
   fallback_llm: LlmChoice | null;
+  /** Days that a chat is kept after its last word; null: for ever. */
+  chat_retention_days: number | null;
 }
 
 export interface ChatSummary {
@@ -268,13 +270,16 @@ export interface Credential {
 }
 
 /** A tool of an MCP server. `effect` is what people of the organization say of it; null until somebody has looked. */
+/** What an action may do to the world; people say it, action by action. */
+export type EffectKind = 'read' | 'write' | 'egress' | 'infra' | 'identity' | 'exec' | 'money' | 'destructive';
+
 export interface McpTool {
   name: string;
   title: string;
   description: string;
   input_schema: JsonObject;
   fingerprint: string;
-  effect: string | null;
+  effect: EffectKind | null;
   reviewed_at: string | null;
 }
 
@@ -286,12 +291,65 @@ export interface McpTools {
   tools: McpTool[];
 }
 
-/** What is different since the last look: names of tools, and why some are not offered. */
-export interface McpChanges {
+/** What is different since the last look: names of actions, and why some are not offered. */
+export interface ActionChanges {
   added: string[];
   removed: string[];
   changed: string[];
   rejected: { [name: string]: string };
+}
+
+/** An action of an OpenAPI document. */
+interface ApiAction {
+  name: string;
+  description: string;
+  method: string;
+  path: string;
+  input_schema: JsonObject;
+  proposed_effect: EffectKind;
+  fingerprint: string;
+}
+
+interface ApiConnect {
+  auth_type: string;
+  display_name: string;
+  fields: AuthField[];
+}
+
+/** What an OpenAPI document describes, before anything of it is taken over. */
+export interface SeenApi {
+  /** Stands for exactly this. */
+  digest: string;
+  display_name: string;
+  description: string;
+  version: string;
+  base_url: string;
+  connect_by: ApiConnect[];
+  actions: ApiAction[];
+  /** Operations and sign-ins that are not offered, and why. */
+  rejected: { [name: string]: string };
+  notes: string[];
+  changes: ActionChanges;
+}
+
+/** An API that was imported from an OpenAPI document. */
+export interface ImportedApiSummary {
+  integration_name: string;
+  display_name: string;
+  description: string;
+  version: string;
+  base_url: string;
+  /** Where the document is; empty for one that was sent. */
+  document_url: string;
+  needs_credential: boolean;
+  total_actions: number;
+  unreviewed: number;
+  refreshed_at: string;
+}
+
+export interface ImportedApi extends ImportedApiSummary {
+  connect_by: ApiConnect[];
+  actions: (ApiAction & { effect: EffectKind | null })[];
 }
 
 export interface CredentialGroups {

@@ -5,7 +5,8 @@ import type { QuestionPart } from './reply';
 /** What the cards in a thread may do, without every element between passing it on. */
 export interface ChatActions {
   chatId: string | null;
-  llm: LlmChoice | null;
+  /** The chat's model, as soon as it is known. */
+  model: () => Promise<LlmChoice | null>;
   /** The question whose answer is on its way. */
   answering: string | null;
   answer: (question: QuestionPart, answer: Answer) => Promise<boolean>;

@@ -1,5 +1,6 @@
 import { Link } from 'wouter';
 import type { LlmChoice, LlmModel } from '../api/types';
+import { PROVIDERS } from '../connect/place';
 import { Icon } from '../ui/icon';
 import { compact } from '../ui/format';
 import { Menu, type MenuGroup } from '../ui/menu';
@@ -22,9 +23,16 @@ export function ModelPicker({
   onChoose: (choice: LlmChoice) => void;
 }) {
   if (models.loading) return <span className="muted small-text">Loading models…</span>;
+  if (!models.usable) {
+    return (
+      <button type="button" className="button quiet small" onClick={models.refetch}>
+        <Icon name="retry" size={16} /> Models could not be read
+      </button>
+    );
+  }
   if (models.usable.length === 0) {
     return (
-      <Link href="/integrations?tab=llm" className="button quiet small">
+      <Link href={PROVIDERS} className="button quiet small">
         <Icon name="plus" /> Add a model provider
       </Link>
     );
@@ -55,7 +63,7 @@ export function ModelPicker({
         </>
       }
       groups={[...groups.values()]}
-      footer={<Link href="/integrations?tab=llm">Add a model provider</Link>}
+      footer={<Link href={PROVIDERS}>Add a model provider</Link>}
     />
   );
 }

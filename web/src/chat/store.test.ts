@@ -84,6 +84,17 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
+const noModel = (): Promise<null> => Promise.resolve(null);
+const OURS = { integration_name: 'openai', provider_id: 'openai', model_id: 'gpt-4o' };
+
+/** A promise that is settled from outside. */
+class Later<T> {
+  resolve: (value: T) => void = () => {};
+  readonly promise = new Promise<T>((resolve) => {
+    this.resolve = resolve;
+  });
+}
+
 const newChat = (): ChatStore => new ChatStore(new Api(), hooks, null);
 
 async function until(holds: () => boolean): Promise<void> {
@@ -100,12 +111,52 @@ test('the bubble shows before the server answered, and the reply follows', async
   server.on('POST', '/assistant/chat', json(STARTED));
   server.on('GET', `${LISTEN}/r1`, stream([event('metadata'), chunk('Hello'), event('done', { response: 'Hello' })]));
   const store = newChat();
-  const sending = store.send('Hi', null);
+  const sending = store.send('Hi', noModel);
   expect(store.snapshot().turns[0]).toMatchObject({ text: 'Hi', userState: 'sending' });
   expect(await sending).toBe('sent');
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastText(store)).toBe('Hello');
-  expect(hooks.onCreated).toHaveBeenCalledWith('chat');
+  expect(hooks.onCreated).toHaveBeenCalledWith('chat', null);
+});
+
+test('the bubble shows at once, and the request waits until the model is known', async () => {
+  server.on('POST', '/assistant/chat', json(STARTED));
+  server.on('GET', `${LISTEN}/r1`, stream([event('metadata'), chunk('Hello'), event('done')]));
+  const known = new Later<typeof OURS>();
+  const store = newChat();
+  const sending = store.send('Hi', () => known.promise);
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(store.snapshot().turns[0]).toMatchObject({ text: 'Hi', userState: 'sending' });
+  expect(server.calls).toEqual([]);
+  known.resolve(OURS);
+  expect(await sending).toBe('sent');
+  expect(server.calls[0]).toMatchObject({ method: 'POST', body: { message: 'Hi', llm: OURS } });
+  expect(hooks.onCreated).toHaveBeenCalledWith('chat', OURS);
+});
+
+test('a message does not follow its writer into another organization', async () => {
+  const api = new Api();
+  api.organizationId = 'ours';
+  const store = new ChatStore(api, hooks, null);
+  const known = new Later<null>();
+  const sending = store.send('Between us', () => known.promise);
+  api.organizationId = 'theirs';
+  known.resolve(null);
+  expect(await sending).toBe('refused');
+  expect(server.calls).toEqual([]);
+});
+
+test('a message whose page has been left is sent, and opens no page', async () => {
+  server.on('POST', '/assistant/chat', json(STARTED));
+  const known = new Later<null>();
+  const store = newChat();
+  const sending = store.send('Hi', () => known.promise);
+  store.dispose();
+  known.resolve(null);
+  expect(await sending).toBe('sent');
+  expect(server.calls.map((call) => call.path)).toEqual(['/assistant/chat']);
+  expect(hooks.onListChanged).toHaveBeenCalled();
+  expect(hooks.onCreated).not.toHaveBeenCalled();
 });
 
 test('a numbered stream that is cut goes on after the last frame, with nothing doubled', async () => {
@@ -113,7 +164,7 @@ test('a numbered stream that is cut goes on after the last frame, with nothing d
   server.on('GET', `${LISTEN}/r1`, stream([event('metadata'), chunk('One, ')], { cut: true }));
   server.on('GET', `${LISTEN}/r1?after=2`, stream([chunk('two.'), event('done')]));
   const store = newChat();
-  await store.send('Count', null);
+  await store.send('Count', noModel);
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastText(store)).toBe('One, two.');
 });
@@ -123,7 +174,7 @@ test('a server that takes no cursor is read again from the start, with nothing d
   const whole = [event('metadata'), chunk('One, '), chunk('two.'), event('done')];
   server.on('GET', `${LISTEN}/r1`, stream(whole.slice(0, 2), { cut: true }), stream(whole));
   const store = newChat();
-  await store.send('Count', null);
+  await store.send('Count', noModel);
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastText(store)).toBe('One, two.');
 });
@@ -139,7 +190,7 @@ test('an unnumbered stream that is cut is replayed unseen: the text never shrink
   const store = newChat();
   const lengths: number[] = [];
   store.subscribe(() => lengths.push(lastText(store).length));
-  await store.send('Count', null);
+  await store.send('Count', noModel);
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastText(store)).toBe('One, two, three.');
   expect(lengths).toEqual([...lengths].sort((a, b) => a - b));
@@ -148,19 +199,19 @@ test('an unnumbered stream that is cut is replayed unseen: the text never shrink
 test('a denied send takes the bubble back and keeps the denial as the notice', async () => {
   server.on('POST', '/assistant/chat', json({ code: 'credit_plan_exhausted', layer: 'credit', key: null }, 402));
   const store = newChat();
-  expect(await store.send('Hi', null)).toBe('refused');
+  expect(await store.send('Hi', noModel)).toBe('refused');
   expect(store.snapshot().turns).toEqual([]);
   expect(store.snapshot().notice?.problem.denial?.layer).toBe('credit');
 });
 
-test('a send without a connection stays, unsent, and is sent again under the same key', async () => {
+test('a send without a connection stays, unsent, and is sent again as the same request', async () => {
   const store = newChat();
-  expect(await store.send('Hi', null)).toBe('unsent');
+  expect(await store.send('Hi', async () => OURS)).toBe('unsent');
   const turn = store.snapshot().turns[0];
   expect(turn).toMatchObject({ userState: 'unsent', text: 'Hi' });
   server.on('POST', '/assistant/chat', json(STARTED));
   server.on('GET', `${LISTEN}/r1`, stream([event('done', { response: 'Here' })]));
-  expect(await store.resend(turn?.key ?? '', null)).toBe('sent');
+  expect(await store.resend(turn?.key ?? '')).toBe('sent');
   await until(() => lastText(store) === 'Here');
 });
 
@@ -170,11 +221,11 @@ test('an answer starts the new run, and the question shows the answer', async ()
   server.on('POST', '/assistant/chat/chat/resume', json({ ...STARTED, status: 'resuming', run_id: 'r2' }));
   server.on('GET', `${LISTEN}/r2`, stream([event('metadata'), chunk('On we go.'), event('done')]));
   const store = newChat();
-  await store.send('Hi', null);
+  await store.send('Hi', noModel);
   await until(() => openQuestion(lastReply(store)) !== null);
   const question = openQuestion(lastReply(store));
   if (!question) throw new Error('no question');
-  expect(await store.answer(question, { kind: 'yes_no', answer: true }, null)).toBe(true);
+  expect(await store.answer(question, { kind: 'yes_no', answer: true }, noModel)).toBe(true);
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastReply(store)?.parts[0]).toMatchObject({ state: 'answered', answer: { answer: true } });
   expect(lastText(store)).toBe('On we go.');
@@ -186,11 +237,11 @@ test('a stale answer becomes a notice, and the chat is read anew', async () => {
   server.on('POST', '/assistant/chat/chat/resume', refused(410, 'This question was answered already.'));
   server.on('GET', '/assistant/chat/chat', json({ id: 'chat', title: 'T', running_id: null, messages: [] }));
   const store = newChat();
-  await store.send('Hi', null);
+  await store.send('Hi', noModel);
   await until(() => openQuestion(lastReply(store)) !== null);
   const question = openQuestion(lastReply(store));
   if (!question) throw new Error('no question');
-  expect(await store.answer(question, { kind: 'yes_no', answer: true }, null)).toBe(false);
+  expect(await store.answer(question, { kind: 'yes_no', answer: true }, noModel)).toBe(false);
   expect(store.snapshot().notice?.problem.status).toBe(410);
   await until(() => server.count('GET', '/assistant/chat/chat') === 1);
 });
@@ -245,7 +296,7 @@ test('an answer given elsewhere is heard by reading on after the question', asyn
   server.on('GET', `${LISTEN}/r1?after=3`, stream([event('run_resumed', { new_run_id: 'r2' })]));
   server.on('GET', `${LISTEN}/r2`, stream([event('metadata'), chunk('Heard.'), event('done')]));
   const store = newChat();
-  await store.send('Hi', null);
+  await store.send('Hi', noModel);
   await until(() => lastReply(store)?.status === 'completed');
   expect(lastText(store)).toBe('Heard.');
 });
@@ -278,7 +329,7 @@ test('a page that nobody looks at gives its connection up, and goes on where it 
   server.on('GET', '/assistant/chat/chat/status', json({ is_running: true, awaiting_input: false, running_id: 'r1' }));
   server.on('GET', `${LISTEN}/r1`, unending(chunk('Half')), stream([event('metadata'), chunk('Half and whole.'), event('done')]));
   const store = newChat();
-  await store.send('Hi', null);
+  await store.send('Hi', noModel);
   await until(() => lastText(store) === 'Half');
   store.rest();
   expect(store.snapshot().link).toBe('idle');
@@ -294,7 +345,7 @@ test('a connection that is silent for longer than heartbeats are apart is opened
     server.on('POST', '/assistant/chat', json(STARTED));
     server.on('GET', `${LISTEN}/r1`, unending(), stream([event('metadata'), chunk('Here.'), event('done')]));
     const store = newChat();
-    await store.send('Hi', null);
+    await store.send('Hi', noModel);
     await vi.advanceTimersByTimeAsync(39_000);
     expect(server.count('GET', `${LISTEN}/r1`)).toBe(1);
     await vi.advanceTimersByTimeAsync(3_000);

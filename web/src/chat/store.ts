@@ -43,8 +43,8 @@ export interface ChatState {
 export interface ChatHooks {
   /** Runs `notify` soon; in a browser, once per animation frame. */
   schedule: (notify: () => void) => void;
-  /** The first message of a new chat was accepted. */
-  onCreated: (chatId: string) => void;
+  /** The first message of a new chat was accepted, with the model it asked for. */
+  onCreated: (chatId: string, llm: LlmChoice | null) => void;
   /** The list of chats is out of date. */
   onListChanged: () => void;
   /** Tells the other tabs that this chat changed. */
@@ -55,6 +55,15 @@ interface Live {
   turnKey: string;
   runId: string;
   stop: AbortController;
+}
+
+/** The model to ask for, which may not be known yet. Must not fail. */
+export type ModelSource = () => Promise<LlmChoice | null>;
+
+/** What makes a message the same request when it is sent again. */
+interface Request {
+  key: string;
+  llm: LlmChoice | null;
 }
 
 export type SendOutcome = 'sent' | 'unsent' | 'refused';
@@ -70,7 +79,7 @@ export class ChatStore {
   private readonly restoring = new Set<string>();
   /** The newest run this page knows of: another one means that something happened elsewhere. */
   private newestRun: string | null = null;
-  private readonly sendKeys = new Map<string, string>();
+  private readonly requests = new Map<string, Request>();
 
   constructor(
     private readonly api: Api,
@@ -301,8 +310,11 @@ export class ChatStore {
 
   // ── what people do ───────────────────────────────────────────────────────────────────────────
 
-  /** Sends a message: the bubble shows at once. A refusal takes it back; a lost connection leaves it, unsent. */
-  async send(text: string, llm: LlmChoice | null): Promise<SendOutcome> {
+  /**
+   * Sends a message: the bubble shows at once, and the request goes out once the model is known.
+   * A refusal takes the bubble back; a lost connection leaves it, unsent.
+   */
+  async send(text: string, model: ModelSource): Promise<SendOutcome> {
     const key = `sent-${freshKey()}`;
     const turn: Turn = {
       key,
@@ -314,15 +326,20 @@ export class ChatStore {
       reply: null,
       whole: false,
     };
-    this.sendKeys.set(key, freshKey());
     this.set({ turns: [...this.state.turns, turn], notice: null });
-    return this.deliver(key, llm);
+    const { organizationId } = this.api;
+    const llm = await model();
+    // The page may have gone on to another organization, which must not get what was written to this one.
+    if (this.api.organizationId !== organizationId) return 'refused';
+    return this.deliver(key, { key: freshKey(), llm });
   }
 
   /** Sends an unsent message again, as the same request: it cannot be done twice. */
-  async resend(key: string, llm: LlmChoice | null): Promise<SendOutcome> {
+  async resend(key: string): Promise<SendOutcome> {
+    const request = this.requests.get(key);
+    if (!request) return 'refused';
     this.setTurn(key, { userState: 'sending', problem: null });
-    return this.deliver(key, llm);
+    return this.deliver(key, request);
   }
 
   /** Takes an unsent message off the thread. */
@@ -330,28 +347,35 @@ export class ChatStore {
     this.set({ turns: this.state.turns.filter((turn) => turn.key !== key) });
   }
 
-  private async deliver(key: string, llm: LlmChoice | null): Promise<SendOutcome> {
+  private async deliver(key: string, request: Request): Promise<SendOutcome> {
     const turn = this.turn(key);
     if (!turn) return 'refused';
+    this.requests.set(key, request);
     const { chatId } = this.state;
+    const { llm } = request;
     const body = { message: turn.text, ...(chatId === null ? {} : { chat_id: chatId }), ...(llm ? { llm } : {}) };
     try {
       const started = await this.api.post<RunStarted>('/assistant/chat', body, {
-        'Idempotency-Key': this.sendKeys.get(key) ?? freshKey(),
+        'Idempotency-Key': request.key,
       });
-      this.accepted(key, started, chatId === null);
+      this.accepted(key, started, chatId === null, llm);
       return 'sent';
     } catch (problem) {
       return this.refused(key, problem);
     }
   }
 
-  private accepted(key: string, started: RunStarted, created: boolean): void {
-    this.sendKeys.delete(key);
+  private accepted(key: string, started: RunStarted, created: boolean, llm: LlmChoice | null): void {
+    this.requests.delete(key);
+    if (this.gone.signal.aborted) {
+      // Nobody looks at this chat any more: it is in the list, and its address is not for the page now shown.
+      this.hooks.onListChanged();
+      return;
+    }
     this.set({ chatId: started.chat_id, phase: 'ready' });
     this.setTurn(key, { userState: 'sent', runId: started.run_id, reply: EMPTY_REPLY });
     this.start(key, started.run_id, EMPTY_REPLY);
-    if (created) this.hooks.onCreated(started.chat_id);
+    if (created) this.hooks.onCreated(started.chat_id, llm);
     this.hooks.onListChanged();
     this.hooks.onChanged(started.chat_id);
   }
@@ -368,14 +392,14 @@ export class ChatStore {
   }
 
   /** Answers the open question. Throws nothing: a refusal becomes the notice, and the card opens again. */
-  async answer(question: QuestionPart, answer: Answer, llm: LlmChoice | null): Promise<boolean> {
+  async answer(question: QuestionPart, answer: Answer, model: ModelSource): Promise<boolean> {
     const turn = this.state.turns.findLast((candidate) => openQuestion(candidate.reply) !== null);
     const { chatId } = this.state;
     const requestId = question.question.request_id;
     if (!turn?.reply || chatId === null || this.state.answering !== null) return false;
     this.set({ answering: requestId, notice: null });
     try {
-      const body = { request_id: requestId, response: answer, llm };
+      const body = { request_id: requestId, response: answer, llm: await model() };
       const started = await this.api.post<RunStarted>(`/assistant/chat/${chatId}/resume`, body);
       this.resumed(turn.key, requestId, answer, started.run_id);
       this.hooks.onChanged(chatId);

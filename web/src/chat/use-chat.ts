@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import type { Api } from '../api/client';
-import { type ChatState, ChatStore } from './store';
+import { type ChatHooks, type ChatState, ChatStore } from './store';
 
 /** A page nobody looks at gives its connection up after this long. */
 const REST_MS = 60_000;
@@ -18,10 +18,10 @@ function nextFrame(work: () => void): void {
 }
 
 /** The store of the chat in the address, kept through the moment a new chat gets its address. */
-export function useChat(api: Api, chatId: string | null, onCreated: (chatId: string) => void): [ChatStore, ChatState] {
+export function useChat(api: Api, chatId: string | null, onCreated: ChatHooks['onCreated']): [ChatStore, ChatState] {
   const client = useQueryClient();
   const channel = useMemo(() => new BroadcastChannel(CHANNEL), []);
-  const held = useState<{ store: ChatStore | null; onCreated: (chatId: string) => void }>({ store: null, onCreated })[0];
+  const held = useState<{ store: ChatStore | null; onCreated: ChatHooks['onCreated'] }>({ store: null, onCreated })[0];
   held.onCreated = onCreated;
 
   const listChanged = (): void => void client.invalidateQueries({ queryKey: ['chats'] });
@@ -31,7 +31,7 @@ export function useChat(api: Api, chatId: string | null, onCreated: (chatId: str
       api,
       {
         schedule: nextFrame,
-        onCreated: (created) => held.onCreated(created),
+        onCreated: (created, llm) => held.onCreated(created, llm),
         onListChanged: listChanged,
         onChanged: (changed) => channel.postMessage({ chatId: changed } satisfies Changed),
       },

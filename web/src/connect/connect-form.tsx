@@ -1,5 +1,4 @@
 import { useState } from 'react';
-import { useIntegration } from '../api/queries';
 import type { AuthOption, LlmChoice } from '../api/types';
 import { Tabs } from '../ui/tabs';
 import { FormConnect } from './form-connect';
@@ -10,13 +9,17 @@ import { OAuthConnect } from './oauth-connect';
 export interface Binding {
   chatId: string;
   requestId: string;
-  llm: LlmChoice | null;
+  /** The model that goes on with the turn. */
+  model: () => Promise<LlmChoice | null>;
+}
+
+export interface Pooled {
+  /** Whether the operator has an OAuth app for it; undefined while that is not known. */
+  pooled: boolean | undefined;
 }
 
 export interface ConnectProps {
   integrationName: string;
-  /** Unless it is a tool. */
-  integrationType?: string;
   displayName: string;
   binding: Binding | null;
   busy: boolean;
@@ -44,10 +47,8 @@ function Instructions({ option }: { option: AuthOption }) {
 }
 
 /** Every way to connect an integration, as tabs where there is more than one. */
-export function ConnectForm({ options, ...props }: ConnectProps & { options: readonly AuthOption[] }) {
+export function ConnectForm({ options, pooled, ...props }: ConnectProps & Pooled & { options: readonly AuthOption[] }) {
   const [chosen, setChosen] = useState<string | null>(null);
-  const detail = useIntegration(props.integrationName, props.integrationType);
-  const pooled = detail.data?.auth_schemas?.find((schema) => schema.auth_type === OAUTH)?.supports_modulex_oauth;
   // Without an OAuth app of the operator, signing in takes registering one: a key is quicker then.
   const easiest = (pooled === false && options.find((candidate) => candidate.auth_type !== OAUTH)) || options[0];
   const option = options.find((candidate) => candidate.auth_type === chosen) ?? easiest;

@@ -12,7 +12,7 @@ import { Icon, Spinner } from '../ui/icon';
 import { Logo } from '../ui/logo';
 import { Menu } from '../ui/menu';
 import { useToast } from '../ui/toast';
-import { MCP, pageOf, reconnectPageOf } from './place';
+import { MCP, pageOf, plainName, reconnectPageOf } from './place';
 
 const TYPE_WORDS: Record<string, string> = {
   oauth2: 'Sign-in (OAuth)',
@@ -119,7 +119,7 @@ export function RenameDialog({ credential, onClose }: { credential: Credential; 
 /** What people call the integration; the catalog is usually at hand already. */
 function useDisplayName(name: string): string {
   const found = useCatalog().data?.find((item) => item.name === name)?.display_name;
-  return name === MCP ? 'MCP server' : (found ?? words(name));
+  return name === MCP ? 'MCP server' : (found ?? words(plainName(name)));
 }
 
 function CredentialRow({ credential, showIntegration }: { credential: Credential; showIntegration: boolean }) {
@@ -158,52 +158,59 @@ function CredentialRow({ credential, showIntegration }: { credential: Credential
           {broken && <span className="badge warn">Needs reconnect</span>}
         </span>
         <span className="row-detail">
-          {showIntegration && `${integration} · `}
+          {showIntegration && (
+            <>
+              <Link href={pageOf(credential)}>{integration}</Link>
+              {' · '}
+            </>
+          )}
           {TYPE_WORDS[credential.auth_type] ?? credential.auth_type} · last used {ago(credential.last_used_at)}
           {credential.expires_at && ` · until ${day(credential.expires_at)}`}
         </span>
       </div>
-      {broken && showIntegration && (
-        <button type="button" className="button small" onClick={() => navigate(ofServer ? pageOf(credential) : reconnectPageOf(credential))}>
-          Reconnect
-        </button>
-      )}
-      {ofServer ? (
-        <Link href={pageOf(credential)} className="button small">
-          Tools<span className="visually-hidden"> of {credential.display_name}</span>
-        </Link>
-      ) : (
-        <button type="button" className="button small" disabled={test.isPending} onClick={() => test.mutate()}>
-          {test.isPending && <Spinner />} Test
-        </button>
-      )}
-      <Menu
-        label={`More for ${credential.display_name}`}
-        triggerClass="button quiet icon-only small"
-        trigger={<Icon name="more" size={16} />}
-        groups={[
-          {
-            key: 'all',
-            items: [
-              ...(credential.is_default || ofServer
-                ? []
-                : [{ key: 'default', label: 'Make default', icon: 'star' as const, onSelect: () => makeDefault.mutate() }]),
-              { key: 'rename', label: 'Rename', icon: 'edit', onSelect: () => setDialog('rename') },
-              ...(ofServer
-                ? []
-                : [
-                    {
-                      key: 'reconnect',
-                      label: 'Reconnect',
-                      icon: 'retry' as const,
-                      onSelect: () => navigate(reconnectPageOf(credential)),
-                    },
-                  ]),
-              { key: 'delete', label: 'Delete', icon: 'trash', danger: true, onSelect: () => setDialog('delete') },
-            ],
-          },
-        ]}
-      />
+      <span className="row-tools">
+        {broken && showIntegration && (
+          <button type="button" className="button small" onClick={() => navigate(ofServer ? pageOf(credential) : reconnectPageOf(credential))}>
+            Reconnect
+          </button>
+        )}
+        {ofServer ? (
+          <Link href={pageOf(credential)} className="button small">
+            Tools<span className="visually-hidden"> of {credential.display_name}</span>
+          </Link>
+        ) : (
+          <button type="button" className="button small" disabled={test.isPending} onClick={() => test.mutate()}>
+            {test.isPending && <Spinner />} Test
+          </button>
+        )}
+        <Menu
+          label={`More for ${credential.display_name}`}
+          triggerClass="button quiet icon-only small"
+          trigger={<Icon name="more" size={16} />}
+          groups={[
+            {
+              key: 'all',
+              items: [
+                ...(credential.is_default || ofServer
+                  ? []
+                  : [{ key: 'default', label: 'Make default', icon: 'star' as const, onSelect: () => makeDefault.mutate() }]),
+                { key: 'rename', label: 'Rename', icon: 'edit', onSelect: () => setDialog('rename') },
+                ...(ofServer
+                  ? []
+                  : [
+                      {
+                        key: 'reconnect',
+                        label: 'Reconnect',
+                        icon: 'retry' as const,
+                        onSelect: () => navigate(reconnectPageOf(credential)),
+                      },
+                    ]),
+                { key: 'delete', label: 'Delete', icon: 'trash', danger: true, onSelect: () => setDialog('delete') },
+              ],
+            },
+          ]}
+        />
+      </span>
       {dialog === 'rename' && <RenameDialog credential={credential} onClose={() => setDialog(null)} />}
       {dialog === 'delete' && <DeleteDialog credential={credential} onClose={() => setDialog(null)} />}
     </li>

@@ -38,6 +38,12 @@ export function optionsOf(schemas: readonly AuthSchema[]): AuthOption[] {
     }));
 }
 
+/** Whether the operator has an OAuth app for it; undefined while its ways to connect are not known. */
+export function isPooled(schemas: readonly AuthSchema[] | undefined): boolean | undefined {
+  if (!schemas) return undefined;
+  return schemas.some((schema) => schema.auth_type === OAUTH && schema.supports_modulex_oauth === true);
+}
+
 /** The given values without the empty ones. */
 export function filled(values: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value.trim() !== ''));

@@ -4,7 +4,7 @@ import type { AuthOption, Credential } from '../api/types';
 import { useSession } from '../session';
 import { Field, SecretField } from '../ui/field';
 import { Icon, Spinner } from '../ui/icon';
-import type { ConnectProps } from './connect-form';
+import type { ConnectProps, Pooled } from './connect-form';
 import { FieldInputs } from './field-inputs';
 import { fieldsOf, filled, OAUTH } from './fields';
 import { openPopup, seemsClosed, webAddress } from './popup';
@@ -40,11 +40,7 @@ export function OAuthConnect({
   onConnected,
   onFailed,
   onMaybeDone,
-}: ConnectProps & {
-  option: AuthOption;
-  /** Whether the operator has an OAuth app for it; undefined while that is not known. */
-  pooled: boolean | null | undefined;
-}) {
+}: ConnectProps & Pooled & { option: AuthOption }) {
   const { api } = useSession();
   const [ownApp, setOwnApp] = useState<boolean | null>(null);
   const [client, setClient] = useState({ id: '', secret: '' });
@@ -116,7 +112,7 @@ export function OAuthConnect({
           ? {
               composer_chat_id: binding.chatId,
               composer_request_id: binding.requestId,
-              composer_llm_config: binding.llm,
+              composer_llm_config: await binding.model(),
             }
           : {}),
       });

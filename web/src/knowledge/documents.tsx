@@ -116,14 +116,16 @@ function DocumentRow({ baseId, document }: { baseId: string; document: Knowledge
           {working && document.message && ` · ${document.message}`}
         </span>
       </div>
-      {document.status === 'failed' && (
-        <button type="button" className="button small" disabled={retry.isPending} onClick={() => retry.mutate()}>
-          Retry
+      <span className="row-tools">
+        {document.status === 'failed' && (
+          <button type="button" className="button small" disabled={retry.isPending} onClick={() => retry.mutate()}>
+            Retry
+          </button>
+        )}
+        <button type="button" className="button small" onClick={() => setDeleting(true)}>
+          Delete<span className="visually-hidden"> {document.filename}</span>
         </button>
-      )}
-      <button type="button" className="button small" onClick={() => setDeleting(true)}>
-        Delete<span className="visually-hidden"> {document.filename}</span>
-      </button>
+      </span>
       {deleting && (
         <ConfirmDialog
           title="Delete this document?"

@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useCredentials } from '../api/queries';
 import type { Credential } from '../api/types';
-import { MCP, pageOf } from '../connect/place';
+import { MCP, pageOf, serverPage } from '../connect/place';
 import { several } from '../ui/format';
 import { Icon } from '../ui/icon';
 import { Empty, Failed, Skeleton } from '../ui/states';
@@ -66,7 +66,7 @@ export function Servers() {
           </ul>
         </>
       )}
-      {adding && <AddServer onClose={() => setAdding(false)} onAdded={(id) => navigate(`/integrations/mcp/${id}`)} />}
+      {adding && <AddServer onClose={() => setAdding(false)} onAdded={(id) => navigate(serverPage(id))} />}
     </div>
   );
 }

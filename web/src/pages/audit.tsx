@@ -68,7 +68,7 @@ export default function AuditPage() {
                         <td className="nowrap">{minute(row.audit_time)}</td>
                         <td>{row.actor_email ?? 'Parley'}</td>
                         <td className="nowrap">{words((row.operation ?? row.category ?? '').toLowerCase())}</td>
-                        <td>{row.message}</td>
+                        <td className="text">{row.message}</td>
                       </tr>
                     ))}
                   </tbody>

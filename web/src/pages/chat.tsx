@@ -64,9 +64,9 @@ export function ChatPage() {
   const chatId = useParams<{ id?: string }>().id ?? null;
   const [, navigate] = useLocation();
   const models = useModels();
-  const [llm, chooseModel, beginWithModel] = useChatModel(chatId, models);
-  const [store, state] = useChat(api, chatId, (id) => {
-    beginWithModel(id);
+  const { shown: llm, settled: model, keep: keepModel } = useChatModel(chatId, models);
+  const [store, state] = useChat(api, chatId, (id, begunWith) => {
+    if (begunWith) keepModel(id, begunWith);
     navigate(`/c/${id}`, { replace: true });
   });
   const [draft, setDraft] = useDraft(chatId);
@@ -80,17 +80,17 @@ export function ChatPage() {
     async (text: string) => {
       setDraft('');
       toEnd();
-      const outcome = await store.send(text, llm);
+      const outcome = await store.send(text, model);
       if (outcome === 'refused') setDraft(text);
     },
-    [store, llm, setDraft, toEnd],
+    [store, model, setDraft, toEnd],
   );
   const resend = useCallback(
     async (turn: Turn) => {
-      const outcome = await store.resend(turn.key, llm);
+      const outcome = await store.resend(turn.key);
       if (outcome === 'refused') setDraft(turn.text);
     },
-    [store, llm, setDraft],
+    [store, setDraft],
   );
   const edit = useCallback(
     (text: string) => {
@@ -109,13 +109,13 @@ export function ChatPage() {
   const actions = useMemo<ChatActions>(
     () => ({
       chatId: state.chatId,
-      llm,
+      model,
       answering: state.answering,
-      answer: (question, answer) => store.answer(question, answer, llm),
+      answer: (question, answer) => store.answer(question, answer, model),
       stop,
       refresh: () => void store.refresh(),
     }),
-    [state.chatId, state.answering, llm, store, stop],
+    [state.chatId, state.answering, model, store, stop],
   );
 
   // Escape closes what is open first: menus and dialogs take the key before it gets here.
@@ -183,7 +183,7 @@ export function ChatPage() {
               state={mode}
               onShowQuestion={showQuestion}
             >
-              <ModelPicker models={models} chosen={llm} onChoose={chooseModel} />
+              <ModelPicker models={models} chosen={llm} onChoose={(choice) => keepModel(chatId, choice)} />
             </Composer>
             <p className="fine-print">{llm?.integration_name === 'demo' ? 'The demo model has no intelligence. Add a model provider for real answers.' : 'Parley can be wrong. Check what matters.'}</p>
           </div>

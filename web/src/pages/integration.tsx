@@ -1,49 +1,38 @@
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { useParams, useSearch, useSearchParams } from 'wouter';
+import { useParams, useSearch } from 'wouter';
 import { hasStatus } from '../api/client';
 import { asksFirst } from '../api/asks-first';
-import { problemSentence } from '../api/problem';
-import { useCredentials, useIntegration } from '../api/queries';
-import type { Credential, Integration, IntegrationAction } from '../api/types';
-import { ConnectForm } from '../connect/connect-form';
-import { CredentialRows } from '../connect/credential-rows';
-import { optionsOf } from '../connect/fields';
+import { useIntegration } from '../api/queries';
+import type { Integration, IntegrationAction } from '../api/types';
+import { Connections } from '../connect/connections';
+import { isPooled, optionsOf } from '../connect/fields';
+import { PROVIDERS } from '../connect/place';
 import { safeLink } from '../md/links';
-import { useSession } from '../session';
 import { BackLink } from '../shell/back-link';
 import { Page } from '../shell/page';
+import { ActionRow, SEARCH_FROM } from '../ui/action-row';
 import { compact, several, words } from '../ui/format';
-import { Icon } from '../ui/icon';
 import { Logo } from '../ui/logo';
 import { ParameterTable } from '../ui/parameter-table';
 import { Empty, Failed, Skeleton } from '../ui/states';
-import { useToast } from '../ui/toast';
-
-/** Longer lists get a search box. */
-const SEARCH_FROM = 8;
 
 function Action({ action }: { action: IntegrationAction }) {
   const reason = asksFirst(action);
   return (
-    <details className="action">
-      <summary>
-        <Icon name="forward" size={16} />
-        <span className="row-main">
-          <span className="row-title">
-            {action.display_name || words(action.name)}
-            {reason && <span className="badge danger">Asks first</span>}
-            {action.switched_off && <span className="badge warn">Switched off</span>}
-          </span>
-          <span className="row-detail">{action.description}</span>
-        </span>
-      </summary>
-      <div className="action-body">
-        {reason && <p className="row-detail">Asks first: {reason}</p>}
-        {action.switched_off && <p className="row-detail">Switched off: {action.switched_off}</p>}
-        <ParameterTable name={action.name} parameters={action.parameters} />
-      </div>
-    </details>
+    <ActionRow
+      title={action.display_name || words(action.name)}
+      description={action.description}
+      badges={
+        <>
+          {reason && <span className="badge danger">Asks first</span>}
+          {action.switched_off && <span className="badge warn">Switched off</span>}
+        </>
+      }
+    >
+      {reason && <p className="row-detail">Asks first: {reason}</p>}
+      {action.switched_off && <p className="row-detail">Switched off: {action.switched_off}</p>}
+      <ParameterTable name={action.name} parameters={action.parameters} />
+    </ActionRow>
   );
 }
 
@@ -125,91 +114,6 @@ function ModelList({ item }: { item: Integration }) {
   );
 }
 
-/** Erases the credential that a new one has taken the place of. */
-function useErase(): (credential: Credential) => Promise<void> {
-  const { api } = useSession();
-  const toast = useToast();
-  return async (credential) => {
-    try {
-      await api.call('DELETE', `/credentials/${credential.credential_id}`);
-    } catch (problem) {
-      toast(`The old connection is still there: ${problemSentence(problem)}`);
-    }
-  };
-}
-
-function Connect({ item }: { item: Integration }) {
-  const credentials = useCredentials();
-  const client = useQueryClient();
-  const toast = useToast();
-  const erase = useErase();
-  const [query, setQuery] = useSearchParams();
-  const [adding, setAdding] = useState(false);
-  const held = credentials.data?.filter((credential) => credential.integration_name === item.name) ?? [];
-  const replaced = held.find((credential) => credential.credential_id === query.get('reconnect')) ?? null;
-  const options = optionsOf(item.auth_schemas ?? []);
-  const open = adding || replaced !== null || (credentials.isSuccess && held.length === 0);
-  const leave = (): void => {
-    setAdding(false);
-    setQuery(
-      (now) => {
-        now.delete('reconnect');
-        return now;
-      },
-      { replace: true },
-    );
-  };
-  const connected = async (): Promise<void> => {
-    if (replaced) await erase(replaced);
-    leave();
-    toast(replaced ? `${replaced.display_name} is connected anew.` : `${item.display_name} is connected.`);
-    await client.invalidateQueries({ queryKey: ['credentials'] });
-    await client.invalidateQueries({ queryKey: ['llms'] });
-  };
-  return (
-    <section className="panel" aria-labelledby="connections">
-      <h2 id="connections">{held.length === 0 ? `Connect ${item.display_name}` : 'Connections'}</h2>
-      {credentials.isPending && <Skeleton lines={2} />}
-      {credentials.error && <Failed problem={credentials.error} onRetry={() => void credentials.refetch()} />}
-      {held.length > 0 && <CredentialRows credentials={held} showIntegration={false} />}
-      {open && held.length > 0 && (
-        <div className="connect-head">
-          <h3>{replaced ? `Reconnect ${replaced.display_name}` : 'Connect another account'}</h3>
-          {replaced && <p className="muted small-text">What you enter now takes its place, and its name. The old secret is then erased.</p>}
-        </div>
-      )}
-      {open && options.length > 0 && (
-        <ConnectForm
-          key={replaced?.credential_id}
-          storedAs={replaced ? { display_name: replaced.display_name, make_default: replaced.is_default } : undefined}
-          integrationName={item.name}
-          integrationType={item.integration_type}
-          displayName={item.display_name}
-          options={options}
-          binding={null}
-          busy={false}
-          onConnected={() => void connected()}
-        />
-      )}
-      {open && options.length === 0 && <p className="muted">It needs no connection.</p>}
-      {open && held.length > 0 && (
-        <div>
-          <button type="button" className="button quiet small" onClick={leave}>
-            {replaced ? 'Leave it as it is' : 'Cancel'}
-          </button>
-        </div>
-      )}
-      {!open && held.length > 0 && (
-        <div>
-          <button type="button" className="button small" onClick={() => setAdding(true)}>
-            <Icon name="plus" size={16} /> Connect another account
-          </button>
-        </div>
-      )}
-    </section>
-  );
-}
-
 function Outward({ href, children }: { href: string | null | undefined; children: string }) {
   const link = href ? safeLink(href) : null;
   if (!link) return null;
@@ -230,7 +134,7 @@ export default function IntegrationPage() {
     <Page title={item?.display_name ?? words(name)}>
       <div className="scroller">
         <div className="content narrow">
-          <BackLink href={type === 'tool' ? '/integrations' : '/integrations?tab=llm'}>All integrations</BackLink>
+          <BackLink href={type === 'tool' ? '/integrations' : PROVIDERS}>All integrations</BackLink>
           {detail.isPending && <Skeleton lines={8} />}
           {hasStatus(detail.error, 404) && <Empty icon="plug" title="There is no such integration" />}
           {detail.error && !hasStatus(detail.error, 404) && <Failed problem={detail.error} onRetry={() => void detail.refetch()} />}
@@ -248,7 +152,12 @@ export default function IntegrationPage() {
               {item.status === 'unavailable' && (
                 <p className="notice warn">Not available on this server: {item.unavailable_reason ?? 'it does not load here.'}</p>
               )}
-              <Connect item={item} />
+              <Connections
+                integrationName={item.name}
+                displayName={item.display_name}
+                options={optionsOf(item.auth_schemas ?? [])}
+                pooled={isPooled(item.auth_schemas)}
+              />
               {item.actions && item.actions.length > 0 && <Actions actions={item.actions} />}
               <ModelList item={item} />
             </>

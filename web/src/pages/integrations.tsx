@@ -4,6 +4,7 @@ import { Link, useSearchParams } from 'wouter';
 import { isConnected, useCatalog, useCredentials } from '../api/queries';
 import type { Integration, IntegrationPage } from '../api/types';
 import { CredentialRows } from '../connect/credential-rows';
+import { Apis } from '../imported/apis';
 import { Servers } from '../mcp/servers';
 import { useSession } from '../session';
 import { Page } from '../shell/page';
@@ -13,7 +14,7 @@ import { Empty, Failed, Skeleton } from '../ui/states';
 import { Tabs } from '../ui/tabs';
 
 const TYPES = { tools: 'tool', llm: 'llm_provider', knowledge: 'knowledge_provider' } as const;
-type Section = keyof typeof TYPES | 'servers' | 'connections';
+type Shelf = keyof typeof TYPES;
 type State = 'connected' | 'broken' | 'none';
 
 /** Shorter texts match too many action names to ask the server for. */
@@ -66,7 +67,7 @@ function matches(item: Integration, text: string): boolean {
   return `${item.name} ${item.display_name} ${item.description} ${item.categories.join(' ')}`.toLowerCase().includes(text);
 }
 
-function Catalog({ section }: { section: keyof typeof TYPES }) {
+function Catalog({ section }: { section: Shelf }) {
   const catalog = useCatalog();
   const credentials = useCredentials();
   const [text, setText] = useState('');
@@ -155,16 +156,27 @@ function Connections() {
   );
 }
 
+function isShelf(section: string): section is Shelf {
+  return section in TYPES;
+}
+
+/** The tab that the address names; an unknown name is the first. */
+function sectionOf(name: string | null): Shelf | 'servers' | 'apis' | 'connections' {
+  if (name === 'servers' || name === 'apis' || name === 'connections') return name;
+  return name !== null && isShelf(name) ? name : 'tools';
+}
+
 /** All that can be connected, and what is. */
 export default function IntegrationsPage() {
   const [query, setQuery] = useSearchParams();
   const credentials = useCredentials();
-  const section = (query.get('tab') ?? 'tools') as Section;
+  const section = sectionOf(query.get('tab'));
   const tabs = [
     { key: 'tools', label: 'Tools' },
     { key: 'llm', label: 'Models' },
     { key: 'knowledge', label: 'Knowledge' },
     { key: 'servers', label: 'MCP servers' },
+    { key: 'apis', label: 'Own APIs' },
     { key: 'connections', label: `Connections${credentials.data?.length ? ` (${credentials.data.length})` : ''}` },
   ];
   return (
@@ -180,7 +192,8 @@ export default function IntegrationsPage() {
           >
             {section === 'connections' && <Connections />}
             {section === 'servers' && <Servers />}
-            {section !== 'connections' && section !== 'servers' && <Catalog key={section} section={section in TYPES ? section : 'tools'} />}
+            {section === 'apis' && <Apis />}
+            {isShelf(section) && <Catalog key={section} section={section} />}
           </Tabs>
         </div>
       </div>

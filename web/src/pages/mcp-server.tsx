@@ -4,9 +4,10 @@ import { useLocation, useParams } from 'wouter';
 import { hasStatus } from '../api/client';
 import { problemSentence } from '../api/problem';
 import { useCredentials } from '../api/queries';
-import type { Credential, McpChanges, McpTools } from '../api/types';
+import type { ActionChanges, Credential, McpTools } from '../api/types';
+import { Changes } from '../connect/changes';
 import { DeleteDialog, RenameDialog } from '../connect/credential-rows';
-import { MCP } from '../connect/place';
+import { MCP, SERVERS } from '../connect/place';
 import { noted } from '../mcp/servers';
 import { ServerTools } from '../mcp/tools';
 import { useSession } from '../session';
@@ -17,49 +18,8 @@ import { Icon, Spinner } from '../ui/icon';
 import { Menu } from '../ui/menu';
 import { Empty, Failed, Skeleton } from '../ui/states';
 
-const LIST = '/integrations?tab=servers';
 /** After a sign-in the server is still being asked for its tools. */
 const LOOK_MS = 2_000;
-
-function Names({ title, names }: { title: string; names: readonly string[] }) {
-  if (names.length === 0) return null;
-  return (
-    <div>
-      <dt>{title}</dt>
-      <dd>
-        {names.map((name) => (
-          <code key={name}>{name}</code>
-        ))}
-      </dd>
-    </div>
-  );
-}
-
-/** What looking again has found. */
-function Changes({ changes }: { changes: McpChanges }) {
-  const rejected = Object.entries(changes.rejected);
-  const nothing = changes.added.length + changes.removed.length + changes.changed.length + rejected.length === 0;
-  return (
-    <section className="panel" aria-labelledby="changes" role="status">
-      <h2 id="changes">{nothing ? 'Nothing has changed' : 'Since the last look'}</h2>
-      {!nothing && (
-        <dl className="changes">
-          <Names title="New" names={changes.added} />
-          <Names title="Changed, to be reviewed again" names={changes.changed} />
-          <Names title="Gone" names={changes.removed} />
-          {rejected.map(([name, reason]) => (
-            <div key={name}>
-              <dt>Not offered</dt>
-              <dd>
-                <code>{name}</code> <span className="muted">{reason}</span>
-              </dd>
-            </div>
-          ))}
-        </dl>
-      )}
-    </section>
-  );
-}
 
 function Server({ server }: { server: Credential }) {
   const { api } = useSession();
@@ -73,7 +33,7 @@ function Server({ server }: { server: Credential }) {
     refetchInterval: (query) => (hasStatus(query.state.error, 404) ? LOOK_MS : false),
   });
   const look = useMutation({
-    mutationFn: () => api.post<{ changes: McpChanges }>(`/credentials/${id}/refresh-discovery`),
+    mutationFn: () => api.post<{ changes: ActionChanges }>(`/credentials/${id}/refresh-discovery`),
     onSuccess: async () => {
       await client.invalidateQueries({ queryKey: ['mcp-tools', id] });
       await client.invalidateQueries({ queryKey: ['credentials'] });
@@ -130,7 +90,7 @@ function Server({ server }: { server: Credential }) {
       {tools.data && <ServerTools found={tools.data} />}
       {dialog === 'rename' && <RenameDialog credential={server} onClose={() => setDialog(null)} />}
       {dialog === 'delete' && (
-        <DeleteDialog credential={server} onClose={() => setDialog(null)} onDeleted={() => navigate(LIST, { replace: true })} />
+        <DeleteDialog credential={server} onClose={() => setDialog(null)} onDeleted={() => navigate(SERVERS, { replace: true })} />
       )}
     </>
   );
@@ -145,7 +105,7 @@ export default function McpServerPage() {
     <Page title={server?.display_name ?? 'MCP server'}>
       <div className="scroller">
         <div className="content narrow">
-          <BackLink href={LIST}>All MCP servers</BackLink>
+          <BackLink href={SERVERS}>All MCP servers</BackLink>
           {credentials.isPending && <Skeleton lines={6} />}
           {credentials.error && <Failed problem={credentials.error} onRetry={() => void credentials.refetch()} />}
           {credentials.data && !server && <Empty icon="plug" title="There is no such server" />}

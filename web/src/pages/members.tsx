@@ -10,6 +10,7 @@ import { ConfirmDialog, Dialog } from '../ui/dialog';
 import { Field } from '../ui/field';
 import { ago, day, words } from '../ui/format';
 import { Icon } from '../ui/icon';
+import { ShowMore } from '../ui/show-more';
 import { Failed, Skeleton } from '../ui/states';
 import { useToast } from '../ui/toast';
 
@@ -115,15 +116,19 @@ function MemberRow({ member, onMakeAdmin, onRemove }: { member: Member; onMakeAd
           {member.last_active_at && ` · seen ${ago(member.last_active_at)}`}
         </span>
       </div>
-      {onMakeAdmin && (
-        <button type="button" className="button small" onClick={onMakeAdmin}>
-          Make admin<span className="visually-hidden"> of {member.email}</span>
-        </button>
-      )}
-      {onRemove && (
-        <button type="button" className="button small" onClick={onRemove}>
-          Remove<span className="visually-hidden"> {member.email}</span>
-        </button>
+      {(onMakeAdmin || onRemove) && (
+        <span className="row-tools">
+          {onMakeAdmin && (
+            <button type="button" className="button small" onClick={onMakeAdmin}>
+              Make admin<span className="visually-hidden"> of {member.email}</span>
+            </button>
+          )}
+          {onRemove && (
+            <button type="button" className="button small" onClick={onRemove}>
+              Remove<span className="visually-hidden"> {member.email}</span>
+            </button>
+          )}
+        </span>
       )}
     </li>
   );
@@ -159,12 +164,14 @@ function InvitationRow({ invitation, onMade }: { invitation: Member; onMade: (ma
         </span>
         <span className="row-detail">{invitation.invitation_expires_at ? `until ${day(invitation.invitation_expires_at)}` : words(invitation.role)}</span>
       </div>
-      <button type="button" className="button small" disabled={busy} onClick={() => again.mutate()}>
-        New link<span className="visually-hidden"> for {invitation.email}</span>
-      </button>
-      <button type="button" className="button small" disabled={busy} onClick={() => cancel.mutate()}>
-        Withdraw<span className="visually-hidden"> the invitation of {invitation.email}</span>
-      </button>
+      <span className="row-tools">
+        <button type="button" className="button small" disabled={busy} onClick={() => again.mutate()}>
+          New link<span className="visually-hidden"> for {invitation.email}</span>
+        </button>
+        <button type="button" className="button small" disabled={busy} onClick={() => cancel.mutate()}>
+          Withdraw<span className="visually-hidden"> the invitation of {invitation.email}</span>
+        </button>
+      </span>
     </li>
   );
 }
@@ -281,6 +288,7 @@ export default function MembersPage() {
                   />
                 ))}
               </ul>
+              <ShowMore list={members} />
             </section>
           )}
           {open.length > 0 && (
@@ -292,18 +300,6 @@ export default function MembersPage() {
                 ))}
               </ul>
             </section>
-          )}
-          {members.hasNextPage && (
-            <div>
-              <button
-                type="button"
-                className="button small"
-                disabled={members.isFetchingNextPage}
-                onClick={() => void members.fetchNextPage()}
-              >
-                Show more
-              </button>
-            </div>
           )}
         </div>
       </div>

@@ -5,8 +5,10 @@ import { problemSentence } from '../api/problem';
 import type { Api } from '../api/client';
 import type { LlmChoice, LlmModel } from '../api/types';
 import { choiceOf, modelName, type Models, sameChoice, useModels } from '../chat/models';
+import { PROVIDERS } from '../connect/place';
 import { type Preferences, setPreferences, usePreferences } from '../preferences';
 import { useSession } from '../session';
+import { Retention } from '../settings/retention';
 import { Page } from '../shell/page';
 import { Select, SecretField } from '../ui/field';
 import { Icon, type IconName } from '../ui/icon';
@@ -67,7 +69,7 @@ function useSaveModel(models: Models, said: string, request: (api: Api, choice: 
   const toast = useToast();
   return useMutation({
     mutationFn: (key: string) => {
-      const model = models.usable.find((each) => keyOf(each) === key);
+      const model = models.usable?.find((each) => keyOf(each) === key);
       return request(api, model ? choiceOf(model) : null);
     },
     onSuccess: async () => {
@@ -87,10 +89,10 @@ function OrganizationModels() {
   const saveFallback = useSaveModel(models, 'The fall-back model is set.', (api, choice) =>
     api.call<void>('PUT', '/organizations/settings/fallback-llm', { body: { fallback_llm: choice } }),
   );
-  const find = (choice: LlmChoice | null) => models.usable.find((model) => sameChoice(choiceOf(model), choice));
+  const find = (choice: LlmChoice | null) => models.usable?.find((model) => sameChoice(choiceOf(model), choice));
   const [chosen, fallback] = [find(models.organizationDefault), find(models.fallback)];
   const lost = models.fallback && !fallback && { value: 'lost', label: `${models.fallback.model_id} (cannot be used now)` };
-  const options = models.usable.map((model) => ({
+  const options = (models.usable ?? []).map((model) => ({
     value: keyOf(model),
     label: `${modelName(model)} (${model.integration_display_name ?? model.integration_name})`,
   }));
@@ -116,7 +118,7 @@ function OrganizationModels() {
         </>
       )}
       <p className="small-text">
-        <Link href="/integrations?tab=llm">Add a model provider</Link>
+        <Link href={PROVIDERS}>Add a model provider</Link>
       </p>
     </section>
   );
@@ -218,12 +220,14 @@ function Invitations() {
                 {invitation_message && `: ${invitation_message}`}
               </span>
             </div>
-            <button type="button" className="button small primary" onClick={() => settle.mutate({ id, verb: 'accept' })}>
-              Join<span className="visually-hidden"> {organization.name}</span>
-            </button>
-            <button type="button" className="button small" onClick={() => settle.mutate({ id, verb: 'reject' })}>
-              Decline<span className="visually-hidden"> the invitation of {organization.name}</span>
-            </button>
+            <span className="row-tools">
+              <button type="button" className="button small primary" onClick={() => settle.mutate({ id, verb: 'accept' })}>
+                Join<span className="visually-hidden"> {organization.name}</span>
+              </button>
+              <button type="button" className="button small" onClick={() => settle.mutate({ id, verb: 'reject' })}>
+                Decline<span className="visually-hidden"> the invitation of {organization.name}</span>
+              </button>
+            </span>
           </li>
         ))}
       </ul>
@@ -251,6 +255,7 @@ export default function SettingsPage() {
           <Invitations />
           <Looks />
           <OrganizationModels />
+          <Retention />
           <Password />
         </div>
       </div>

@@ -1,8 +1,11 @@
 import { useState } from 'react';
 import { useQueryClient } from '@tanstack/react-query';
+import { hasStatus } from '../api/client';
+import { useIntegration } from '../api/queries';
 import type { Question } from '../api/types';
 import { useChatActions } from '../chat/chat-context';
 import { ConnectForm } from '../connect/connect-form';
+import { isPooled } from '../connect/fields';
 import { Markdown } from '../md/markdown';
 import { Logo } from '../ui/logo';
 import { type CardProps, CardFrame } from './question-view';
@@ -18,10 +21,13 @@ export function CredentialCard({
   question,
   ...card
 }: CardProps & { question: Extract<Question, { kind: 'credential_request' }> }) {
-  const { chatId, llm, refresh } = useChatActions();
+  const { chatId, model, refresh } = useChatActions();
   const client = useQueryClient();
   const [failure, setFailure] = useState<Failure | null>(null);
   const name = question.integration_name;
+  const detail = useIntegration(name);
+  // What is not in the catalog is the organization's own, and so is its OAuth app.
+  const pooled = hasStatus(detail.error, 404) ? false : isPooled(detail.data?.auth_schemas);
   return (
     <CardFrame
       {...card}
@@ -40,7 +46,8 @@ export function CredentialCard({
         integrationName={name}
         displayName={question.integration_display_name}
         options={question.auth_options}
-        binding={chatId === null ? null : { chatId, requestId: question.request_id, llm }}
+        pooled={pooled}
+        binding={chatId === null ? null : { chatId, requestId: question.request_id, model }}
         busy={card.busy}
         onConnected={(credentialId, authType) => {
           void client.invalidateQueries({ queryKey: ['credentials'] });

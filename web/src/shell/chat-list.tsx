@@ -7,6 +7,8 @@ import { useSession } from '../session';
 import { ConfirmDialog } from '../ui/dialog';
 import { Icon, Spinner } from '../ui/icon';
 import { Menu } from '../ui/menu';
+import { saveFile } from '../ui/save';
+import { ShowMore } from '../ui/show-more';
 import { Skeleton } from '../ui/states';
 import { useToast } from '../ui/toast';
 import { groupByDay, useChats } from './chats';
@@ -90,8 +92,25 @@ function Delete({ chat, permanent, onClose }: { chat: ChatSummary; permanent: bo
   );
 }
 
+const ENDINGS = { markdown: 'md', json: 'json' } as const;
+
+/** Saves a chat as a document: Markdown to read, JSON with everything in it. */
+function useExport(chat: ChatSummary): (format: keyof typeof ENDINGS) => Promise<void> {
+  const { api } = useSession();
+  const toast = useToast();
+  return async (format) => {
+    try {
+      const document = await api.open('GET', `/assistant/chat/${chat.id}/export`, { query: { format } });
+      saveFile(`chat-${chat.id}.${ENDINGS[format]}`, await document.blob());
+    } catch (problem) {
+      toast(`Not saved. ${problemSentence(problem)}`);
+    }
+  };
+}
+
 function ChatRow({ chat, current }: { chat: ChatSummary; current: boolean }) {
   const [mode, setMode] = useState<'rest' | 'rename' | 'delete' | 'erase'>('rest');
+  const keep = useExport(chat);
   const rest = (): void => setMode('rest');
   if (mode === 'rename') return <Rename chat={chat} onClose={rest} />;
   return (
@@ -113,6 +132,8 @@ function ChatRow({ chat, current }: { chat: ChatSummary; current: boolean }) {
             key: 'all',
             items: [
               { key: 'rename', label: 'Rename', icon: 'edit', onSelect: () => setMode('rename') },
+              { key: 'markdown', label: 'Save as Markdown', icon: 'down', onSelect: () => void keep('markdown') },
+              { key: 'json', label: 'Save as JSON', icon: 'down', onSelect: () => void keep('json') },
               { key: 'delete', label: 'Delete', icon: 'trash', onSelect: () => setMode('delete') },
               { key: 'erase', label: 'Delete permanently', icon: 'trash', danger: true, onSelect: () => setMode('erase') },
             ],
@@ -157,16 +178,7 @@ export function ChatList() {
           </ul>
         </section>
       ))}
-      {chats.hasNextPage && (
-        <button
-          type="button"
-          className="button quiet small"
-          disabled={chats.isFetchingNextPage}
-          onClick={() => void chats.fetchNextPage()}
-        >
-          Show more
-        </button>
-      )}
+      <ShowMore list={chats} quiet />
     </>
   );
 }

@@ -57,8 +57,12 @@ export function duration(milliseconds: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+/** Words that are not written as they are spelt in a name. */
+const WRITTEN: Record<string, string> = { api: 'API', llm: 'LLM', mcp: 'MCP', oauth: 'OAuth', url: 'URL' };
+
 /** `list_repositories` → `List repositories`. */
 export function words(name: string): string {
-  const text = name.replaceAll(/[_-]+/g, ' ').trim();
+  const parts = name.split(/[_\s-]+/).filter(Boolean);
+  const text = parts.map((part) => WRITTEN[part] ?? part).join(' ');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

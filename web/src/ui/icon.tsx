@@ -47,7 +47,7 @@ export function Icon({ name, size = 18 }: { name: IconName; size?: number }) {
       viewBox="0 0 24 24"
       fill={name === 'stop' ? 'currentColor' : 'none'}
       stroke="currentColor"
-      strokeWidth={name === 'more' || name === 'list' ? 2.2 : 1.75}
+      strokeWidth={name === 'more' ? 3 : name === 'list' ? 2.2 : 1.75}
       strokeLinecap="round"
       strokeLinejoin="round"
       aria-hidden="true"

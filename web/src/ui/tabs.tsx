@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type ReactNode, useId } from 'react';
+import { type KeyboardEvent, type ReactNode, useEffect, useId } from 'react';
 
 export interface Tab {
   key: string;
@@ -20,6 +20,15 @@ export function Tabs({
   children: ReactNode;
 }) {
   const id = useId();
+  // On a small screen the list scrolls, and what is chosen must be in view; the page must stay where it is.
+  useEffect(() => {
+    const tab = document.getElementById(`${id}-${current}`);
+    const list = tab?.parentElement;
+    if (!tab || !list) return;
+    const [at, frame] = [tab.getBoundingClientRect(), list.getBoundingClientRect()];
+    if (at.left < frame.left) list.scrollLeft -= frame.left - at.left;
+    else if (at.right > frame.right) list.scrollLeft += at.right - frame.right;
+  }, [id, current]);
   const onKeyDown = (event: KeyboardEvent<HTMLDivElement>): void => {
     const at = tabs.findIndex((tab) => tab.key === current);
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react';
 import { csv } from './series';
+import { saveFile } from '../ui/save';
 
 export function Panel({
   id,
@@ -44,14 +45,7 @@ export function DownloadCsv({
   head: readonly string[];
   rows: readonly (string | number)[][];
 }) {
-  const save = (): void => {
-    const address = URL.createObjectURL(new Blob([csv(head, rows)], { type: 'text/csv' }));
-    const link = document.createElement('a');
-    link.href = address;
-    link.download = `parley-${name}.csv`;
-    link.click();
-    URL.revokeObjectURL(address);
-  };
+  const save = (): void => saveFile(`parley-${name}.csv`, new Blob([csv(head, rows)], { type: 'text/csv' }));
   return (
     <button type="button" className="button quiet small" onClick={save}>
       CSV<span className="visually-hidden"> of {name}</span>

@@ -1,11 +1,12 @@
 import { useEffect, useId, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { compact } from '../ui/format';
+import { compact, decimal } from '../ui/format';
 import { DownloadCsv, Legend, Panel } from './panel';
 import type { Plot } from './series';
 
-const HEIGHT = 210;
+const HEIGHT = 200;
+const DAYS_HEIGHT = 32;
 /** Series differ by dash as well as by colour. */
 export const DASHES: readonly number[][] = [[], [6, 5], [2, 4]];
 
@@ -22,8 +23,8 @@ function optionsFor(plot: Plot, width: number): uPlot.Options {
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { x: { time: true }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
     axes: [
-      { ...axis, values: (_, marks) => marks.map((at) => new Date(at * 1_000).toISOString().slice(5, 10)), space: 60 },
-      { ...axis, size: 52, values: (_, marks) => marks.map((value) => compact(value)) },
+      { ...axis, values: (_, marks) => marks.map((at) => new Date(at * 1_000).toISOString().slice(5, 10)), space: 60, size: DAYS_HEIGHT },
+      { ...axis, size: 52, values: (_, marks) => marks.map((value) => (value < 10 ? decimal(value) : compact(value))) },
     ],
     series: [
       {},

@@ -1,1 +1,0 @@
-import{N as e}from"./index-D42VL4BT.js";import{Y as t,m as n}from"./page-J73qZsAH.js";var r=t();function i({href:t,children:i}){return(0,r.jsx)(`p`,{children:(0,r.jsxs)(e,{href:t,className:`row small-text back-link`,children:[(0,r.jsx)(n,{name:`back`,size:16}),` `,i]})})}export{i as t};
