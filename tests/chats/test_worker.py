@@ -1,6 +1,7 @@
 """Runs that change hands or end while a process begins them: no lease that is over takes anything from another."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -8,12 +9,13 @@ from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
+import pytest
 from sqlalchemy import select
 
 from parley.runs import run_store
 from parley.runs.run_store import Lease
-from parley.runs.worker import Worker
-from parley.storage import ReadTx, Store, WriteTx, open_store
+from parley.runs.worker import LEAST_ROOM, POLL_SECONDS, SHRINK_SECONDS, Room, Worker
+from parley.storage import ReadTx, Store, StoreAway, WriteTx, open_store
 from parley.storage.tables.chats import runs
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
@@ -103,6 +105,39 @@ class HastyStore:
         await self._store.close()
 
 
+@dataclass(slots=True)
+class Strain:
+    """While it is on, no run gets to see its own rows."""
+
+    on: bool = True
+    refused: int = 0
+
+
+class StrainedStore:
+    """A store that has no connection for those who want to begin a run."""
+
+    def __init__(self, store: Store, strain: Strain) -> None:
+        self._store = store
+        self._strain = strain
+        self.dialect = store.dialect
+
+    @property
+    def across(self) -> Store:
+        return StrainedStore(self._store.across, self._strain)
+
+    async def write[T](self, work: Callable[[WriteTx], T]) -> T:
+        return await self._store.write(work)
+
+    async def read[T](self, work: Callable[[ReadTx], T]) -> T:
+        if self._strain.on and work.__qualname__.startswith("Worker._perform."):
+            self._strain.refused += 1
+            raise StoreAway("no connection is free")
+        return await self._store.read(work)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
 async def column(stage: Stage, run_id: str, name: str) -> int:
     """A number of the run's row."""
     query = select(runs.c[name]).where(runs.c.id == run_id)
@@ -183,3 +218,57 @@ async def test_a_run_that_is_ended_before_its_task_takes_a_step_leaves_its_place
         assert (await client.post(f"/assistant/chat/{started['chat_id']}/cancel")).status == 200
         assert await stage.sent() == []
         assert await faults(house.parley) == []
+
+
+def test_room_halves_once_for_those_that_gave_up_together_and_grows_by_what_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    room = Room(40)
+    for _ in range(30):
+        room.shrink(40)
+    assert room.places == 20
+    now += SHRINK_SECONDS
+    room.shrink(30)
+    assert room.places == 10
+    for _ in range(5):
+        now += SHRINK_SECONDS
+        room.shrink(room.places)
+    assert room.places == LEAST_ROOM
+    for _ in range(100):
+        room.grow()
+    assert room.places == 40
+    small = Room(3)
+    small.shrink(3)
+    assert small.places == 3
+
+
+async def test_no_more_runs_are_begun_at_once_than_the_store_keeps_up_with(
+    store_url: str, tmp_path: Path, proxy: ProviderProxy, model: ScriptedModel
+) -> None:
+    strain, turns = Strain(), 24
+    async with AsyncExitStack() as stack:
+        limits = {"PARLEY_TURNS_PER_PROCESS": str(turns), "PARLEY_TURNS_PER_ORGANIZATION": str(turns)}
+        house = await open_house(
+            stack, store_url, tmp_path, proxy, limits, lambda url: StrainedStore(open_store(url), strain)
+        )
+        client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
+        stage = await furnish(house, client, model)
+        barrier = uuid4().hex
+        await stage.script(*[says("Through.", barrier=barrier)] * turns)
+        started = [await stage.start() for _ in range(turns)]
+        async with asyncio.timeout(PATIENCE):
+            while strain.refused < 2 * turns:
+                await asyncio.sleep(0.02)
+        strain.on = False
+        worker = stage.parley.chats.worker
+        assert worker is not None
+        await asked(stage, 2)
+        # Whoever could be claimed has been by the second look from here on.
+        await asyncio.sleep(2 * POLL_SECONDS)
+        assert 0 < worker.running <= turns // 2
+        assert len(await stage.sent()) <= turns // 2
+        await model.release(barrier)
+        assert [(await stage.follow(each)).text for each in started] == ["Through."] * turns
+        assert await faults(stage.parley) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ MAX_ATTEMPTS = 3
 DRAIN_EFFECT_SECONDS = 10.0
 SETTLE_RETRY_SECONDS = 0.2
 LET_GO_SECONDS = 5.0
+LEAST_ROOM = 8
+SHRINK_SECONDS = 10.0
 
 BUG = Failed("Something went wrong on our side. The details are in the server's log; please try again.", "internal")
 UNSTORABLE = Failed("The reply could not be stored. Please try again, or ask for it another way.", "unstorable")
@@ -81,6 +84,32 @@ class Execution:
     settling: bool = False
 
 
+class Room:
+    """How many runs this process works on at once: at most ``most``, and no more than the store keeps up with.
+
+    Runs beyond that would wait for the store's connections until each of them gives up, and none would end.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.places = most
+        self._most = most
+        self._shrunk_at = -math.inf
+
+    def shrink(self, running: int) -> None:
+        """The store kept one of ``running`` runs waiting for too long: half as many from now on."""
+        now = time.monotonic()
+        # Those that waited together give up together.
+        if now - self._shrunk_at < SHRINK_SECONDS:
+            return
+        self._shrunk_at = now
+        self.places = max(min(LEAST_ROOM, self._most), min(self.places, running) // 2)
+        log.warning("the store does not keep up with %d runs at once; %d from now on", running, self.places)
+
+    def grow(self) -> None:
+        """A run went through: there is room for one more."""
+        self.places = min(self._most, self.places + 1)
+
+
 class Worker:
     """Executes the runs this process claims."""
 
@@ -106,6 +135,7 @@ class Worker:
         self._telemetry = telemetry
         # By run and epoch: a run that this process takes over from itself is here twice for a moment.
         self._executions: dict[tuple[str, int], Execution] = {}
+        self._room = Room(settings.turns_per_process)
         self._bell = asyncio.Event()
         # Whether runs were left behind at the last look, so that one that ends here makes room for them.
         self._some_wait = False
@@ -175,7 +205,7 @@ class Worker:
 
     async def _claim(self, group: asyncio.TaskGroup, *, look_first: bool) -> None:
         """Take what there is room for."""
-        room = self._settings.turns_per_process - len(self._executions)
+        room = self._room.places - len(self._executions)
         if room <= 0 or self.draining:
             self._some_wait = True
             return
@@ -278,17 +308,30 @@ class Worker:
             await self._let_go(execution)
             if execution.stop is None:
                 raise
-        except Exception as error:  # a fault of one run, such as a store that is away, must not stop the others
+        except StoreAway:
+            log.exception("run %s waited for the store in vain; it is handed back", lease.run_id)
+            self._room.shrink(len(self._executions))
+            await self._hand_back(execution, counted=False)
+        except Exception:  # a fault of one run must not stop the others
             log.exception("run %s could not be executed; it is handed back", lease.run_id)
-            await asyncio.sleep(SETTLE_RETRY_SECONDS)
-            await self._let_go(execution, counted=not isinstance(error, StoreAway))
+            await self._hand_back(execution, counted=True)
+        else:
+            self._room.grow()
         finally:
-            self._hub.disown(lease.run_id, lease.epoch)
-            self._executions.pop(lease.pair, None)
-            if not self._executions:
-                self._idle.set()
-            if self._some_wait:
-                self._bell.set()
+            self._leave(lease)
+
+    def _leave(self, lease: Lease) -> None:
+        self._hub.disown(lease.run_id, lease.epoch)
+        self._executions.pop(lease.pair, None)
+        if not self._executions:
+            self._idle.set()
+        if self._some_wait:
+            self._bell.set()
+
+    async def _hand_back(self, execution: Execution, *, counted: bool) -> None:
+        # Whoever takes it next, and that may be this process, is to find the store a little better.
+        await asyncio.sleep(SETTLE_RETRY_SECONDS)
+        await self._let_go(execution, counted=counted)
 
     async def _perform(self, execution: Execution) -> None:
         lease = execution.lease
