@@ -1,8 +1,7 @@
 """Runs that change hands or end while a process begins them: no lease that is over takes anything from another."""
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from sqlalchemy import select
 from parley.runs import run_store
 from parley.runs.run_store import Lease
 from parley.runs.worker import LEAST_ROOM, POLL_SECONDS, SHRINK_SECONDS, Room, Worker
-from parley.storage import ReadTx, Store, StoreAway, WriteTx, open_store
+from parley.storage import ReadTx, Store, StoreAway, StoreBusy, WriteTx, open_store
 from parley.storage.tables.chats import runs
 from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_model import ScriptedModel
@@ -35,30 +34,51 @@ class Gate:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     passed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def hold(self, work: str) -> None:
+        if work.startswith("Worker._let_go"):
+            self.reached.set()
+            await self.opened.wait()
 
-class GatedStore:
-    """A store that is slow to take runs back, and quick with everything else."""
+    def tell(self, work: str, _result: object) -> None:
+        if work.startswith("Worker._let_go"):
+            self.passed.set()
 
-    def __init__(self, store: Store, gate: Gate) -> None:
+
+type Before = Callable[[str], Awaitable[None]]
+"""Called with the name of a piece of work, before the store does it."""
+type After = Callable[[str, object], None]
+"""Called with the name of a piece of work and its result, after the store did it."""
+
+
+async def at_once(_work: str) -> None:
+    """Nothing comes before."""
+
+
+def silently(_work: str, _result: object) -> None:
+    """Nothing comes after."""
+
+
+class WatchedStore:
+    """A store where something happens around pieces of work."""
+
+    def __init__(self, store: Store, before: Before = at_once, after: After = silently) -> None:
         self._store = store
-        self._gate = gate
+        self._before = before
+        self._after = after
         self.dialect = store.dialect
 
     @property
     def across(self) -> Store:
-        return GatedStore(self._store.across, self._gate)
+        return WatchedStore(self._store.across, self._before, self._after)
 
     async def write[T](self, work: Callable[[WriteTx], T]) -> T:
-        if not work.__qualname__.startswith("Worker._let_go"):
-            return await self._store.write(work)
-        self._gate.reached.set()
-        await self._gate.opened.wait()
-        try:
-            return await self._store.write(work)
-        finally:
-            self._gate.passed.set()
+        await self._before(work.__qualname__)
+        result = await self._store.write(work)
+        self._after(work.__qualname__, result)
+        return result
 
     async def read[T](self, work: Callable[[ReadTx], T]) -> T:
+        await self._before(work.__qualname__)
         return await self._store.read(work)
 
     async def close(self) -> None:
@@ -72,70 +92,30 @@ class Haste:
     worker: Worker | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def follow(self, work: str, result: object) -> None:
+        if work.startswith("Worker._claim.") and isinstance(result, tuple):
+            for lease in cast("list[Lease]", result[0]):
+                # After the worker has made the run's task, and before that task takes its first step.
+                asyncio.get_running_loop().call_soon(self.end, lease.run_id)
+
     def end(self, run_id: str) -> None:
         assert self.worker is not None
         self.worker.stop(run_id)
         self.ended.set()
 
 
-class HastyStore:
-    """A store whose answer to a claim is followed at once by word that the run is over."""
-
-    def __init__(self, store: Store, haste: Haste) -> None:
-        self._store = store
-        self._haste = haste
-        self.dialect = store.dialect
-
-    @property
-    def across(self) -> Store:
-        return HastyStore(self._store.across, self._haste)
-
-    async def write[T](self, work: Callable[[WriteTx], T]) -> T:
-        result = await self._store.write(work)
-        if work.__qualname__.startswith("Worker._claim.") and isinstance(result, tuple):
-            for lease in cast("list[Lease]", result[0]):
-                # After the worker has made the run's task, and before that task takes its first step.
-                asyncio.get_running_loop().call_soon(self._haste.end, lease.run_id)
-        return result
-
-    async def read[T](self, work: Callable[[ReadTx], T]) -> T:
-        return await self._store.read(work)
-
-    async def close(self) -> None:
-        await self._store.close()
-
-
 @dataclass(slots=True)
 class Strain:
     """While it is on, no run gets to see its own rows."""
 
+    error: StoreAway
     on: bool = True
     refused: int = 0
 
-
-class StrainedStore:
-    """A store that has no connection for those who want to begin a run."""
-
-    def __init__(self, store: Store, strain: Strain) -> None:
-        self._store = store
-        self._strain = strain
-        self.dialect = store.dialect
-
-    @property
-    def across(self) -> Store:
-        return StrainedStore(self._store.across, self._strain)
-
-    async def write[T](self, work: Callable[[WriteTx], T]) -> T:
-        return await self._store.write(work)
-
-    async def read[T](self, work: Callable[[ReadTx], T]) -> T:
-        if self._strain.on and work.__qualname__.startswith("Worker._perform."):
-            self._strain.refused += 1
-            raise StoreAway("no connection is free")
-        return await self._store.read(work)
-
-    async def close(self) -> None:
-        await self._store.close()
+    async def refuse(self, work: str) -> None:
+        if self.on and work.startswith("Worker._perform."):
+            self.refused += 1
+            raise self.error
 
 
 async def column(stage: Stage, run_id: str, name: str) -> int:
@@ -165,7 +145,7 @@ async def test_a_run_that_a_process_takes_over_from_itself_is_kept_while_the_old
     async with AsyncExitStack() as stack:
         eager = {"PARLEY_HEARTBEAT_SECONDS": "0.2"}
         house = await open_house(
-            stack, store_url, tmp_path, proxy, eager, lambda url: GatedStore(open_store(url), gate)
+            stack, store_url, tmp_path, proxy, eager, lambda url: WatchedStore(open_store(url), gate.hold, gate.tell)
         )
         client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
         stage = await furnish(house, client, model)
@@ -204,7 +184,9 @@ async def test_a_run_that_is_ended_before_its_task_takes_a_step_leaves_its_place
 ) -> None:
     haste = Haste()
     async with AsyncExitStack() as stack:
-        house = await open_house(stack, store_url, tmp_path, proxy, {}, lambda url: HastyStore(open_store(url), haste))
+        house = await open_house(
+            stack, store_url, tmp_path, proxy, {}, lambda url: WatchedStore(open_store(url), after=haste.follow)
+        )
         haste.worker = house.parley.chats.worker
         assert haste.worker is not None
         client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
@@ -220,41 +202,45 @@ async def test_a_run_that_is_ended_before_its_task_takes_a_step_leaves_its_place
         assert await faults(house.parley) == []
 
 
-def test_room_halves_once_for_those_that_gave_up_together_and_grows_by_what_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_room_halves_once_for_those_that_gave_up_together_and_grows_by_what_goes_through() -> None:
     room = Room(40)
-    for _ in range(30):
-        room.shrink(40)
+    for late in range(30):
+        room.shrink(40, 1000 + late / 10)
     assert room.places == 20
-    now += SHRINK_SECONDS
-    room.shrink(30)
+    room.shrink(30, 1000 + SHRINK_SECONDS)
     assert room.places == 10
-    for _ in range(5):
-        now += SHRINK_SECONDS
-        room.shrink(room.places)
+    for times in range(2, 7):
+        room.shrink(room.places, 1000 + times * SHRINK_SECONDS)
     assert room.places == LEAST_ROOM
-    for _ in range(100):
+    for _ in range(LEAST_ROOM + LEAST_ROOM + 1):
+        room.grow()
+    assert room.places == LEAST_ROOM + 2
+    for _ in range(40 * 40):
         room.grow()
     assert room.places == 40
     small = Room(3)
-    small.shrink(3)
+    small.shrink(3, 0)
     assert small.places == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "at_once"),
+    [(StoreBusy("no connection is free"), 12), (StoreAway("the server is starting"), 24)],
+    ids=["busy", "away"],
+)
 async def test_no_more_runs_are_begun_at_once_than_the_store_keeps_up_with(
-    store_url: str, tmp_path: Path, proxy: ProviderProxy, model: ScriptedModel
+    store_url: str, tmp_path: Path, proxy: ProviderProxy, model: ScriptedModel, error: StoreAway, at_once: int
 ) -> None:
-    strain, turns = Strain(), 24
+    strain, turns = Strain(error), 24
     async with AsyncExitStack() as stack:
         limits = {"PARLEY_TURNS_PER_PROCESS": str(turns), "PARLEY_TURNS_PER_ORGANIZATION": str(turns)}
         house = await open_house(
-            stack, store_url, tmp_path, proxy, limits, lambda url: StrainedStore(open_store(url), strain)
+            stack, store_url, tmp_path, proxy, limits, lambda url: WatchedStore(open_store(url), strain.refuse)
         )
         client = await stack.enter_async_context(caller(house.base_url, house.key, ORGANIZATION))
         stage = await furnish(house, client, model)
+        worker = stage.parley.chats.worker
+        assert worker is not None
         barrier = uuid4().hex
         await stage.script(*[says("Through.", barrier=barrier)] * turns)
         started = [await stage.start() for _ in range(turns)]
@@ -262,13 +248,14 @@ async def test_no_more_runs_are_begun_at_once_than_the_store_keeps_up_with(
             while strain.refused < 2 * turns:
                 await asyncio.sleep(0.02)
         strain.on = False
-        worker = stage.parley.chats.worker
-        assert worker is not None
-        await asked(stage, 2)
-        # Whoever could be claimed has been by the second look from here on.
-        await asyncio.sleep(2 * POLL_SECONDS)
-        assert 0 < worker.running <= turns // 2
-        assert len(await stage.sent()) <= turns // 2
+        # Those with room come to the model and wait there; the others are not begun.
+        await asked(stage, min(at_once, LEAST_ROOM))
+        if at_once == turns:
+            await asked(stage, turns)
+        else:
+            await asyncio.sleep(2 * POLL_SECONDS)
+        assert len(await stage.sent()) <= at_once
+        assert 0 < worker.running <= at_once
         await model.release(barrier)
         assert [(await stage.follow(each)).text for each in started] == ["Through."] * turns
         assert await faults(stage.parley) == []

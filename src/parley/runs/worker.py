@@ -23,7 +23,7 @@ from parley.runs.hub import Hub
 from parley.runs.journal import REFUSED, Flusher, RunJournal, settle_spent
 from parley.runs.rebuild import Rebuilt, rebuild
 from parley.runs.run_store import Lease, LeaseLost
-from parley.storage import STORE_TROUBLE, Store, StoreAway, WriteTx
+from parley.storage import STORE_TROUBLE, Store, StoreAway, StoreBusy, WriteTx
 from parley.storage.acting import act_for
 from parley.telemetry import RunFacts
 from parley.turn.events import Event, Metadata
@@ -94,10 +94,10 @@ class Room:
         self.places = most
         self._most = most
         self._shrunk_at = -math.inf
+        self._went_through = 0
 
-    def shrink(self, running: int) -> None:
-        """The store kept one of ``running`` runs waiting for too long: half as many from now on."""
-        now = time.monotonic()
+    def shrink(self, running: int, now: float) -> None:
+        """One of ``running`` runs waited for the store in vain: half as many from now on, a time in seconds."""
         # Those that waited together give up together.
         if now - self._shrunk_at < SHRINK_SECONDS:
             return
@@ -106,8 +106,11 @@ class Room:
         log.warning("the store does not keep up with %d runs at once; %d from now on", running, self.places)
 
     def grow(self) -> None:
-        """A run went through: there is room for one more."""
-        self.places = min(self._most, self.places + 1)
+        """A run went through. Once as many have as there are places, there is room for one more."""
+        self._went_through += 1
+        if self._went_through >= self.places:
+            self._went_through = 0
+            self.places = min(self._most, self.places + 1)
 
 
 class Worker:
@@ -308,15 +311,14 @@ class Worker:
             await self._let_go(execution)
             if execution.stop is None:
                 raise
-        except StoreAway:
+        except StoreAway as error:
             log.exception("run %s waited for the store in vain; it is handed back", lease.run_id)
-            self._room.shrink(len(self._executions))
+            if isinstance(error, StoreBusy):
+                self._room.shrink(len(self._executions), time.monotonic())
             await self._hand_back(execution, counted=False)
         except Exception:  # a fault of one run must not stop the others
             log.exception("run %s could not be executed; it is handed back", lease.run_id)
             await self._hand_back(execution, counted=True)
-        else:
-            self._room.grow()
         finally:
             self._leave(lease)
 
@@ -351,6 +353,7 @@ class Worker:
         if isinstance(outcome, Failed):
             await self._flusher.flush()  # the ending keeps what was streamed, the last words included
         await self._settle(execution, rebuilt, outcome)
+        self._room.grow()
 
     async def _watched_loop(self, execution: Execution, journal: RunJournal, rebuilt: Rebuilt) -> Outcome:
         if self._telemetry is None:

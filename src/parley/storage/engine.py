@@ -45,6 +45,10 @@ class StoreAway(ConnectionError):
     """The database did not answer, or answered that it cannot now; whether the work was committed is not known."""
 
 
+class StoreBusy(StoreAway):
+    """No connection to the database came free in time: this process asks more of it than they can carry."""
+
+
 class Store(Protocol):
     """Where rows live. Fulfilled by ``SqliteStore`` and ``PostgresStore``."""
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from parley.storage.engine import ReadTx, Store, StoreAway, WriteTx
+from parley.storage.engine import ReadTx, Store, StoreAway, StoreBusy, WriteTx
 from parley.storage.tenancy import SETTING, every_organization, own_organization
 
 COMMAND_TIMEOUT_SECONDS = 10.0
@@ -127,7 +127,9 @@ def _telling_when_away() -> Generator[None]:
     """Raise StoreAway in place of the many errors by which the driver says that the database is not there."""
     try:
         yield
-    except (OSError, TimeoutError, NoConnectionFree) as error:
+    except NoConnectionFree as error:
+        raise StoreBusy(str(error)) from error
+    except (OSError, TimeoutError) as error:
         raise StoreAway(str(error) or type(error).__name__) from error
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
