@@ -96,7 +96,7 @@ class ParleyServer:
     async def ask_again(self) -> None:
         async with asyncio.TaskGroup() as group:
             for path in self._case.turns:
-                group.create_task(_heard(self._session, "GET", self._base_url + path, None))
+                group.create_task(_followed(self._session, "GET", self._base_url + path, None))
 
 
 class PeerServer:
@@ -119,7 +119,7 @@ class PeerServer:
         async with asyncio.TaskGroup() as group:
             for thread in await self._unfinished():
                 body = {"thread_id": thread, "message": MESSAGE}
-                group.create_task(_heard(self._session, "POST", self._base_url + self._again, body))
+                group.create_task(_followed(self._session, "POST", self._base_url + self._again, body))
 
     async def _unfinished(self) -> Sequence[str]:
         left: list[str] = []
@@ -134,10 +134,15 @@ class PeerServer:
 async def _heard(session: aiohttp.ClientSession, method: str, url: str, body: dict[str, str] | None) -> None:
     """Listen to one stream to its end, or to the death of its server."""
     try:
-        async with session.request(method, url, json=body) as response:
-            await response.read()
+        await _followed(session, method, url, body)
     except aiohttp.ClientError:
         return  # the server was killed, which is what this is about
+
+
+async def _followed(session: aiohttp.ClientSession, method: str, url: str, body: dict[str, str] | None) -> None:
+    """Listen to one stream to its end."""
+    async with session.request(method, url, json=body) as response:
+        await response.read()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from asyncio.subprocess import Process
@@ -17,6 +16,7 @@ from bench.child import Child
 from bench.contestants import Contestant
 from bench.machine import on_core
 from bench.scenario import MESSAGE
+from parley.testing.ports import free_port
 from parley.testing.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ async def served(
 
     ``store`` is a PostgreSQL URL or, for LangChain, an SQLite path; ``variables`` are further ones of its environment.
     """
-    port = _free_port()
+    port = free_port()
     environment = {
         **os.environ,
         "BENCH_STORE": store,
@@ -144,12 +144,6 @@ async def contestant(
         }
         database = store if store.startswith("postgresql://") else ""
         yield Contestant(peer.title, server.process.pid, listeners, order, database)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def _answers(port: int, process: Process) -> None:

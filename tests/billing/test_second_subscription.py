@@ -57,7 +57,13 @@ async def test_the_operator_does_not_put_a_plan_over_one_that_is_paid(
     with pytest.raises(StillPaid):
         await shop.grant_plan(owner.organization_id, "paid")
     assert await shop.current(owner.organization_id) == before
+    with pytest.raises(StillPaid, match=f"--instead-of {paid}"):
+        await shop.grant_plan(owner.organization_id, "paid", instead_of="sub_another")
+    assert await shop.current(owner.organization_id) == before
     assert await kept(shop, owner) == paid
+    # Its end was never heard of; the operator has looked.
+    await shop.grant_plan(owner.organization_id, "paid", instead_of=paid)
+    assert await kept(shop, owner) is None
 
 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────

@@ -25,7 +25,7 @@ PER_KEY, PER_ORGANIZATION = 3, 5
 PUBLIC = {"name", "provider_id", "model_id"}
 # What differs between any two answers.
 VARYING = {"date", "x-ratelimit-remaining", "x-ratelimit-reset"}
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 120.0
 # It is served in front of the framework's routes, so it is the one that a list of them could lack.
 LISTEN = "GET /assistant/chat/{chat_id}/listen/{run_id}"
 
@@ -282,6 +282,12 @@ def doing(client: Client, method: str, path: str, body: Json | None = None) -> A
     return act
 
 
+@pytest.fixture
+def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends a stream in time is then the word of what was done, and not the look from time to time."""
+    monkeypatch.setattr(stream, "MEMBERSHIP_SECONDS", 10 * LIMIT_SECONDS)
+
+
 async def ends_after(reader: Client, run: Json, act: Act) -> None:
     """The reader's stream is open until something is done, and then closes in the middle of the turn."""
     kinds: list[str] = []
@@ -293,23 +299,23 @@ async def ends_after(reader: Client, run: Json, act: Act) -> None:
     assert kinds.count("heartbeat") >= 5 and "done" not in kinds
 
 
+@pytest.mark.usefixtures("no_second_look")
 async def test_T3_the_stream_of_somebody_who_was_removed_ends_at_once(stage: Stage) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
     user, member = await person(stage, f"leaving-{uuid4().hex[:8]}")
     async with silent_turn(stage, member) as (run, _):
         path = f"/organizations/{stage.client.organization_id}/users/{user}"
         await ends_after(member, run, doing(stage.client, "DELETE", path))
 
 
+@pytest.mark.usefixtures("no_second_look")
 async def test_T3_the_stream_of_a_session_that_is_signed_out_ends_at_once(stage: Stage, silent: Json) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
     async with signed_in(stage, api_key=stage.client.key) as page:
         await ends_after(page, silent, doing(page, "DELETE", "/auth/session"))
         assert (await page.get("/auth/me")).status == 401
 
 
+@pytest.mark.usefixtures("no_second_look")
 async def test_T3_the_streams_of_the_other_sessions_end_at_once_with_the_password(stage: Stage) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
     name, first, second = f"careful-{uuid4().hex[:8]}", uuid4().hex, uuid4().hex
     invited = await stage.client.post("/organizations/invite", {"invited_email": f"{name}@example.com"})
     token = invited.body["invitation"]["token"]
@@ -324,8 +330,8 @@ async def test_T3_the_streams_of_the_other_sessions_end_at_once_with_the_passwor
         assert (await page.get("/auth/me")).status == 200
 
 
+@pytest.mark.usefixtures("no_second_look")
 async def test_T17_revoking_a_key_ends_its_streams_at_once_and_no_others(stage: Stage) -> None:
-    assert stream.MEMBERSHIP_SECONDS > LIMIT_SECONDS
     made = (await stage.client.post("/api-keys", {"name": "short"})).body
     other = Client(stage.client.base_url, stage.client.session, made["key"], stage.client.organization_id)
     async with silent_turn(stage, stage.client) as (run, barrier), AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from parley.testing.ports import free_port
 
 COMMAND_SECONDS = 60.0
 

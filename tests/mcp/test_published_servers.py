@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from parley.testing.ports import free_port, listens
 from tests.mcp.conftest import INSTALLED, NPM
-from tests.ports import free_port, listens
 from tests.stage import Json, Stage, Turn, executes, says
 
 

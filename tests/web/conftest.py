@@ -20,7 +20,7 @@ from tests.contract.conftest import (
     open_house,
     proxy,
 )
-from tests.ports import free_port
+from parley.testing.ports import free_port
 from tests.stage import Stage
 from tests.web.visitor import AXE, Visitor, visiting
 

@@ -13,7 +13,7 @@ from playwright.async_api import Locator, expect
 from parley.testing.mcp_server import ScriptedMcpServer, mcp_server
 from parley.testing.oauth_server import OAuthServer, oauth_server
 from tests.contract.test_mcp_servers import guarded
-from tests.ports import free_port, listens
+from parley.testing.ports import free_port, listens
 from tests.stage import executes, says
 from tests.web.visitor import ROOT, Visitor
 

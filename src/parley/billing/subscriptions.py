@@ -66,6 +66,12 @@ class NoOverage(Conflict):
 class StillPaid(Conflict):
     """The organization pays for a subscription. End that on its billing page or at Stripe, then grant the plan."""
 
+    def __init__(self, subscription_id: str) -> None:
+        super().__init__(
+            f"The organization pays for {subscription_id}. End that on its billing page or at Stripe, then grant the "
+            f"plan. Where Stripe says that it is over, name it: --instead-of {subscription_id}"
+        )
+
 
 class GrantDiffers(Conflict):
     """Another number of credits was granted under this id before. Nothing was granted now; take another id."""
@@ -165,8 +171,10 @@ class Subscriptions:
         """Act on a signed payment event. Raises PaymentsOff, BadSignature, PaymentsDown."""
         await self._need_payments().deliver(payload, signature)
 
-    async def grant_plan(self, organization_id: str, plan_slug: str) -> Plan:
+    async def grant_plan(self, organization_id: str, plan_slug: str, *, instead_of: str | None = None) -> Plan:
         """Put an organization on a plan from now on, without payment: the operator's command.
+
+        ``instead_of`` names a Stripe subscription that is over though its end was never heard of.
 
         Raises NoSuchPlan, OrganizationNotFound, and StillPaid where Stripe would go on taking money for another one.
         """
@@ -179,8 +187,8 @@ class Subscriptions:
             present = store.lock(tx, organization_id, now)
             if present is None:
                 raise OrganizationNotFound
-            if present.stripe_subscription is not None:
-                raise StillPaid
+            if present.stripe_subscription not in (None, instead_of):
+                raise StillPaid(present.stripe_subscription)
             store.change_subscription(tx, organization_id, {**NOT_PAID, "plan_slug": plan.slug, "anchor_at": now})
             _record_grant(tx, organization_id, "plan_granted", f"The operator granted the plan {plan.name}", now)
 

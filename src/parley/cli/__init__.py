@@ -219,11 +219,17 @@ def show_billing(
 
 
 @billing_commands.command("plan")
-def put_on_plan(organization: Which, plan: Annotated[str, typer.Argument(help="The plan's slug.")]) -> None:
+def put_on_plan(
+    organization: Which,
+    plan: Annotated[str, typer.Argument(help="The plan's slug.")],
+    instead_of: Annotated[
+        str | None, typer.Option(help="A Stripe subscription that is over, where Parley still counts it as paid.")
+    ] = None,
+) -> None:
     """Put an organization on a plan from now on, without payment."""
     from parley.cli.billing import put_on_plan as run
 
-    run(read_settings(os.environ), organization, plan)
+    run(read_settings(os.environ), organization, plan, instead_of)
 
 
 @billing_commands.command("grant")

@@ -50,14 +50,14 @@ def grant(settings: Settings, which: str, credit: int, grant_id: str | None) -> 
     asyncio.run(work())
 
 
-def put_on_plan(settings: Settings, which: str, plan_slug: str) -> None:
-    """Put an organization on a plan from now on, without payment."""
+def put_on_plan(settings: Settings, which: str, plan_slug: str, instead_of: str | None) -> None:
+    """Put an organization on a plan from now on, without payment, in place of a subscription that is over."""
 
     async def work() -> None:
         async with _office(settings) as office:
             organization = await office.find(which)
             try:
-                plan = await office.subscriptions.grant_plan(organization.id, plan_slug)
+                plan = await office.subscriptions.grant_plan(organization.id, plan_slug, instead_of=instead_of)
             except NoSuchPlan:
                 slugs = ", ".join(plan.slug for plan in office.subscriptions.plans)
                 raise NoSuchPlan(f"There is no plan {plan_slug!r}. There are: {slugs}") from None

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from importlib import import_module
@@ -118,12 +119,14 @@ class Loader:
             threads = self._blocking
         else:
             return await call()
-        return await threads.run(lambda: _run_apart(call))
+        # A vendor's SDK drops its clients without closing them; the operator's code may keep one for the next action.
+        around = nullcontext() if integration.house else transport.closing_clients()
+        return await threads.run(lambda: _run_apart(call, around))
 
 
-def _run_apart(call: Callable[[], Awaitable[object]]) -> object:
-    """Await the call on a loop of its own, and leave none of its connections open."""
-    with transport.closing_clients():
+def _run_apart(call: Callable[[], Awaitable[object]], around: AbstractContextManager[None]) -> object:
+    """Await the call on a loop of its own."""
+    with around:
         return asyncio.run(_awaited(call))
 
 

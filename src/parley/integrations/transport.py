@@ -79,6 +79,8 @@ class Watch:
             raise TooLarge(f"The answer is larger than {self.max_bytes} bytes")
 
 
+log = logging.getLogger(__name__)
+
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 _made: ContextVar[list[Any] | None] = ContextVar("made", default=None)
 _lock = threading.Lock()
@@ -98,7 +100,10 @@ def watching(max_bytes: int, pin: Pin | None = None) -> Generator[Watch]:
 
 @contextmanager
 def closing_clients() -> Generator[None]:
-    """Every ``httpx.Client`` made within it, by this task or thread, is closed at its end; closed ones may be."""
+    """Every ``httpx.Client`` made within it, by this task or thread, is closed at its end; closed ones may be.
+
+    What was done within it stands, whatever closing says.
+    """
     made: list[Any] = []
     token = _made.set(made)
     try:
@@ -106,7 +111,10 @@ def closing_clients() -> Generator[None]:
     finally:
         _made.reset(token)
         for client in made:
-            client.close()
+            try:
+                client.close()
+            except Exception:  # whatever a vendor's own transport raises
+                log.warning("a client that an action made could not be closed", exc_info=True)
 
 
 def install() -> None:

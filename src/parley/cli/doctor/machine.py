@@ -1,6 +1,7 @@
 """What can be told from the settings and the files of this machine alone."""
 
 import os
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -186,13 +187,16 @@ async def check_house(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def _folder_trouble(topic: str, folder: Path) -> Finding | None:
+    quoted = shlex.quote(str(folder))
     try:
         subfolders(folder)
     except (FileNotFoundError, NotADirectoryError):
-        return broken(topic, f"PARLEY_INTEGRATIONS_DIR names {folder}, which is no folder.", f"mkdir -p {folder}")
+        return broken(topic, f"PARLEY_INTEGRATIONS_DIR names {folder}, which is no folder.", f"mkdir -p {quoted}")
     except OSError as error:
         said = f"PARLEY_INTEGRATIONS_DIR names {folder}, which cannot be listed: {error.strerror}."
-        return broken(topic, said, f'sudo chown -R "$(id -un)" {folder}')
+        if isinstance(error, PermissionError):
+            return broken(topic, said, f'sudo chown -R "$(id -un)" {quoted}')
+        return broken(topic, said, "export PARLEY_INTEGRATIONS_DIR=/path/of/the/folder")
     return None
 
 

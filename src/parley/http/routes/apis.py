@@ -1,6 +1,6 @@
 """``/integrations/openapi``: APIs that an organization imports from an OpenAPI document."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Request, Response, status
@@ -229,7 +229,7 @@ def _looked_out(looked: Looked) -> LookedOut:
         base_url=description.reached.base_url,
         servers=list(description.servers),
         connect_by=_connect_out(description.reached),
-        actions=[SeenActionOut(**_seen(action, action.fingerprint)) for action in description.actions],
+        actions=[_seen(action, action.fingerprint) for action in description.actions],
         total_actions=len(description.actions),
         rejected=dict(description.rejected),
         notes=list(looked.notes),
@@ -237,17 +237,17 @@ def _looked_out(looked: Looked) -> LookedOut:
     )
 
 
-def _seen(action: FoundAction, fingerprint: str) -> dict[str, Any]:
+def _seen(action: FoundAction, fingerprint: str) -> SeenActionOut:
     request = request_of(action)
-    return {
-        "name": action.name,
-        "description": action.description,
-        "method": request.method.upper(),
-        "path": request.path,
-        "input_schema": action.input_schema,
-        "proposed_effect": action.body["proposed_effect"],
-        "fingerprint": fingerprint,
-    }
+    return SeenActionOut(
+        name=action.name,
+        description=action.description,
+        method=request.method.upper(),
+        path=request.path,
+        input_schema=action.input_schema,
+        proposed_effect=cast("EffectKind", action.body["proposed_effect"]),
+        fingerprint=fingerprint,
+    )
 
 
 def _connect_out(reached: Reached) -> list[ConnectOut]:
@@ -291,7 +291,7 @@ def _api_out(api: Api) -> ApiOut:
 
 def _action_out(action: OwnAction) -> ActionOut:
     return ActionOut(
-        **_seen(action.found, action.fingerprint),
+        **_seen(action.found, action.fingerprint).model_dump(),
         reviewed=action.effect is not None,
         effect=action.effect,
         reviewed_by=action.reviewed_by,

@@ -29,7 +29,7 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3}
 TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 OTHER_TAGS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 TAGGED = "The document holds a YAML tag. Take it out, or send the document as JSON."
-TOO_MANY = "The document has more than {:,} parts, aliases counted. Import the part of it that you need."
+TOO_MANY = "The document has more than {:,} parts{}. Import the part of it that you need."
 MERGE = "<<"
 
 
@@ -52,7 +52,7 @@ def _json(text: str) -> JsonValue:
     # Counted by their marks before anything is made of them: parts take far more memory than their text.
     bare = STRING.sub("", text)
     if sum(map(bare.count, "{[:,")) > MOST_JSON_NODES:
-        raise Unreadable(TOO_MANY.format(MOST_JSON_NODES))
+        raise Unreadable(TOO_MANY.format(MOST_JSON_NODES, ""))
     try:
         return cast("JsonValue", msgspec.json.decode(text.lstrip("\ufeff")))
     except NOT_JSON as error:
@@ -142,7 +142,7 @@ class _Builder:
         within = self._open[-1]
         within.size += size
         if within.size > MOST_NODES:
-            raise Unreadable(TOO_MANY.format(MOST_NODES))
+            raise Unreadable(TOO_MANY.format(MOST_NODES, ", aliases counted"))
         if isinstance(within.value, list):
             within.value.append(value)
         elif within.key is None:
