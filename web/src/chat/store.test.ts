@@ -174,6 +174,16 @@ test('a message whose page has been left is sent, and opens no page', async () =
   expect(hooks.onCreated).not.toHaveBeenCalled();
 });
 
+test('a message that finds no connection once its page has been left comes back, to be the draft again', async () => {
+  const known = new Later<null>();
+  const store = newChat();
+  const sending = store.send('Hi', () => known.promise);
+  store.dispose();
+  known.resolve(null);
+  expect(await sending).toBe('refused');
+  expect(server.count('POST', '/assistant/chat')).toBe(1);
+});
+
 test('a numbered stream that is cut goes on after the last frame, with nothing doubled', async () => {
   server.on('POST', '/assistant/chat', json(STARTED));
   server.on('GET', `${LISTEN}/r1`, stream([event('metadata'), chunk('One, ')], { cut: true }));

@@ -383,6 +383,8 @@ export class ChatStore {
   }
 
   private refused(key: string, problem: unknown): SendOutcome {
+    // Nobody looks at this chat any more: an unsent bubble would be lost, so the text goes back to the composer's draft.
+    if (this.gone.signal.aborted) return 'refused';
     if (problem instanceof ApiProblem || problem instanceof OrganizationChanged) {
       this.discard(key);
       this.set({ notice: noticeOf(problem) });
