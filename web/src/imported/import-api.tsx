@@ -114,13 +114,13 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
   const client = useQueryClient();
   const { wish, seen } = looked;
   const [name, setName] = useState('');
-  const [effects, setEffects] = useState<Readonly<Record<string, EffectKind>>>({});
+  const [effects, setEffects] = useState<ReadonlyMap<string, EffectKind>>(new Map());
   /** Names this import as it is chosen now: sending it again cannot do it twice. */
   const [onceKey, setOnceKey] = useState(freshKey);
   const add = useMutation({
     mutationFn: () => {
       const named = name.trim() ? { display_name: name.trim() } : {};
-      const body = { ...wish, ...named, digest: seen.digest, effects };
+      const body = { ...wish, ...named, digest: seen.digest, effects: Object.fromEntries(effects) };
       return api.post<ImportedApi>('/integrations/openapi', body, { 'Idempotency-Key': onceKey });
     },
     onSuccess: async (made) => {
@@ -157,7 +157,7 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
           Each stands as its verb promises. Open what does more or less than that, and say so: importing counts as your review.
         </p>
         {seen.actions.map((action) => {
-          const effect = effects[action.name] ?? action.proposed_effect;
+          const effect = effects.get(action.name) ?? action.proposed_effect;
           return (
             <ActionRow
               key={action.name}
@@ -174,7 +174,7 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
                 name={action.name}
                 effect={effect}
                 onChange={(chosen) => {
-                  if (chosen) setEffects({ ...effects, [action.name]: chosen });
+                  if (chosen) setEffects(new Map(effects).set(action.name, chosen));
                   setOnceKey(freshKey());
                 }}
               />
