@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, Request, Route, expect
 
 from parley.testing.fake_github import FakeGitHub
 from tests.stage import says
@@ -76,6 +76,63 @@ async def test_where_the_list_of_models_fails_the_default_answers_and_the_picker
     await expect(visitor.page.get_by_role("button", name="Model:")).to_have_accessible_name("Model: GPT-4o")
 
 
+async def go_elsewhere(page: Page) -> None:
+    """Go on to another organization; opening a page anew leads back."""
+    await page.get_by_role("button", name="account menu").click()
+    await page.get_by_role("menuitemradio", name="Elsewhere").first.click()
+    await expect(page.get_by_role("button", name="Elsewhere")).to_be_visible()
+
+
+def sent_to_chats(page: Page) -> list[str]:
+    """The addresses to which the page posts from now on, as far as they are of chats."""
+    sent: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.method == "POST" and "/assistant/chat" in request.url:
+            sent.append(request.url)
+
+    page.on("request", note)
+    return sent
+
+
+async def test_a_message_that_waits_does_not_follow_into_another_organization(visitor: Visitor) -> None:
+    await visitor.stage.client.post("/organizations", {"name": "Elsewhere"})
+    sent = sent_to_chats(visitor.page)
+    async with held_back(visitor.page, "/organizations/llms") as let_go:
+        await visitor.go("/")
+        await visitor.say("Between us")
+        await expect(visitor.page.get_by_role("article", name="You")).to_contain_text("Between us")
+        await go_elsewhere(visitor.page)
+        let_go.set()
+        await expect(visitor.page.get_by_text("Loading models…")).to_have_count(0)
+        await expect(visitor.box).to_have_value("")
+    # What was typed is still where it was typed, and nowhere else.
+    await visitor.go("/")
+    await expect(visitor.box).to_have_value("Between us")
+    assert sent == []
+
+
+async def test_an_answer_that_waits_does_not_follow_into_another_organization(visitor: Visitor) -> None:
+    asked = CARDS["yes_no"]
+    await visitor.stage.client.post("/organizations", {"name": "Elsewhere"})
+    await visitor.stage.script(asked.reply, says("As you say."))
+    await visitor.go("/")
+    await visitor.say("Ask me")
+    await expect(visitor.card).to_be_visible()
+    sent = sent_to_chats(visitor.page)
+    address = visitor.page.url
+    async with held_back(visitor.page, "/organizations/llms") as let_go:
+        await visitor.page.reload()
+        await visitor.card.get_by_role("button").first.click()
+        await expect(visitor.card.get_by_role("button", disabled=False)).to_have_count(0)
+        await go_elsewhere(visitor.page)
+        let_go.set()
+        await expect(visitor.page.get_by_text("Loading models…")).to_have_count(0)
+    await visitor.page.goto(address)
+    await expect(visitor.card.get_by_role("button", disabled=False).first).to_be_visible()
+    assert sent == []
+
+
 async def test_nothing_of_one_organization_is_shown_for_another(visitor: Visitor, github: FakeGitHub) -> None:
     page = visitor.page
     held = await visitor.stage.connect_github(github.token)
@@ -83,9 +140,7 @@ async def test_nothing_of_one_organization_is_shown_for_another(visitor: Visitor
     await visitor.stage.client.post("/organizations", {"name": "Elsewhere"})
     await visitor.go("/integrations?tab=connections")
     await expect(page.get_by_text("Only ours")).to_be_visible()
-    await page.get_by_role("button", name="account menu").click()
-    await page.get_by_role("menuitemradio", name="Elsewhere").first.click()
-    await expect(page.get_by_role("button", name="Elsewhere")).to_be_visible()
+    await go_elsewhere(page)
     await page.get_by_role("link", name="Integrations").click()
     await page.get_by_role("tab", name="Connections").click()
     await visitor.settled()
