@@ -111,6 +111,58 @@ async def test_an_api_is_imported_from_its_address_and_looked_at_again(visitor: 
     await expect(page.get_by_text("2 of them are not reviewed and ask first.")).to_be_visible()
 
 
+def signing_in_at(token_url: str, **more: Json) -> Json:
+    """A document whose one action takes a token from there."""
+    flows = {"clientCredentials": {"tokenUrl": token_url, "scopes": {}}}
+    schemes = {"app": {"type": "oauth2", "flows": flows}, **more}
+    paths = {"/x": {"get": {"operationId": "look", "summary": "Looks.", "security": [{"app": []}]}}}
+    return spec_of(paths=paths, components={"securitySchemes": schemes})
+
+
+async def test_a_sign_in_that_moved_is_shown_before_it_is_taken_over(visitor: Visitor, proxy: ProviderProxy) -> None:
+    page, client = visitor.page, visitor.stage.client
+    shown = signing_in_at("https://login.plain.example/token")
+
+    async def site(asked: Asked) -> Answer:
+        return json_answer(shown)
+
+    async def token_url() -> str:
+        (way,) = (await client.get("/integrations/openapi/api_plain")).body["connect_by"]
+        return way["sent_as"][0]["token_url"]
+
+    proxy.answer(SITE, site)
+    wish = {"url": f"https://{SITE}/openapi.json"}
+    seen = await client.post("/integrations/openapi", wish)
+    assert (await client.post("/integrations/openapi", {**wish, "digest": seen.body["digest"]})).status == 201
+    await visitor.go("/integrations/api/api_plain")
+    again = page.get_by_role("button", name="Look again")
+    take = page.get_by_role("button", name="Take the changes over")
+    await again.click()
+    await expect(page.get_by_role("heading", name="Nothing has changed")).to_be_visible()
+    await expect(take).to_have_count(0)
+
+    shown = signing_in_at("https://elsewhere.example/token", sso={"type": "openIdConnect"})
+    await again.click()
+    found = page.get_by_role("status").filter(has_text="Its actions are the same")
+    await expect(found).to_contain_text("Signing in works differently")
+    await expect(found).to_contain_text("Signing in would go to https://elsewhere.example/token from now on.")
+    await expect(page.get_by_text("Not offered (1)")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Nothing has changed")).to_have_count(0)
+
+    # What is taken over is what was seen: another document by now is refused, until it is looked at too.
+    shown = signing_in_at("https://third.example/token")
+    await take.click()
+    refused = page.get_by_role("alert").filter(has_text="Look again, then confirm")
+    await expect(refused).to_be_visible()
+    assert await token_url() == "https://login.plain.example/token"
+    await again.click()
+    await expect(page.get_by_role("status").filter(has_text="https://third.example/token")).to_be_visible()
+    await expect(refused).to_have_count(0)
+    await take.click()
+    await expect(take).to_have_count(0)
+    assert await token_url() == "https://third.example/token"
+
+
 async def test_an_api_that_is_gone_says_so(visitor: Visitor) -> None:
     await visitor.go("/integrations/api/api_nothing")
     await expect(visitor.page.get_by_text("There is no such API")).to_be_visible()

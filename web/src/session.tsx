@@ -90,6 +90,8 @@ export function SessionGate({ api, children }: { api: Api; children: ReactNode }
       organization,
       chooseOrganization: (id) => {
         remember(id);
+        // At once, and not with the next drawing: what waits for a read that is given up here goes on before it.
+        api.organizationId = id;
         // What was read for one organization must not be shown for another.
         client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'identity' });
         setWanted(id);

@@ -246,7 +246,7 @@ class ImportedApis:
             new = replace(new, url=reached.document_url)
         known = known_names([action.found for action in before.actions])
         description = await self._described(replace(new, wanted=wanted), known)
-        notes = [*description.notes, *_differences(reached, description)]
+        notes = [*description.notes, *_differences(before.own, description)]
         values: dict[str, object] = {
             "source": msgspec.to_builtins(description.reached),
             "description": description.text or before.own.description,
@@ -459,17 +459,28 @@ def _digest(description: Description, revision: int) -> str:
     return hashlib.sha256(whole).hexdigest()
 
 
-def _differences(before: Reached, description: Description) -> list[str]:
-    """What else is different, in sentences: where credentials go, and how they are sent."""
-    now = description.reached
+def _differences(own: OwnIntegration, description: Description) -> list[str]:
+    """What else is different, in sentences: what it says of itself, where credentials go, how they are sent."""
+    before, now = reached_of(own), description.reached
     notes: list[str] = []
+    if now.version != before.version:
+        notes.append(f"The document's version is {now.version or 'not given'} now, and no longer {before.version}.")
+    if description.text and description.text != own.description:
+        notes.append(f"The API describes itself differently now: {description.text}")
     if now.base_url != before.base_url:
         notes.append(f"The API would be asked at {now.base_url} from now on, and no longer at {before.base_url}.")
     elif description.servers and now.base_url not in description.servers:
         notes.append(f"The document names other servers now. The API is still asked at {now.base_url}.")
     if (now.schemes, now.ways) != (before.schemes, before.ways):
         notes.append("Signing in works differently: look at where credentials are sent before you confirm.")
+        elsewhere = sorted(_sign_in_addresses(now) - _sign_in_addresses(before))
+        notes += [f"Signing in would go to {address} from now on." for address in elsewhere]
     return notes
+
+
+def _sign_in_addresses(reached: Reached) -> set[str]:
+    schemes = reached.schemes.values()
+    return {address for each in schemes for address in (each.auth_url, each.token_url) if address}
 
 
 def _combination(request: Request, way: Way | None) -> Sequence[str]:

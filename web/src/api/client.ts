@@ -1,4 +1,4 @@
-import { ApiProblem, NetworkProblem, readProblem } from './problem';
+import { ApiProblem, NetworkProblem, OrganizationChanged, readProblem } from './problem';
 
 export interface CallOptions {
   body?: unknown;
@@ -55,6 +55,14 @@ export class Api {
     const body: unknown = await response.json().catch(() => null);
     if (response.status === 401 && !options.quiet) this.onSignedOut();
     throw readProblem(response.status, body, response.headers.get('Retry-After'));
+  }
+
+  /**
+   * Throws OrganizationChanged where requests go out for another organization than this one by now. For what waited
+   * for something: call it last before the request, with nothing to wait for in between.
+   */
+  mustSpeakFor(organizationId: string): void {
+    if (this.organizationId !== organizationId) throw new OrganizationChanged();
   }
 
   get<T>(path: string, query?: CallOptions['query'], signal?: AbortSignal): Promise<T> {

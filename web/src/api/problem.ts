@@ -32,6 +32,14 @@ export class NetworkProblem extends Error {
   }
 }
 
+/** The pages went on to another organization, which must not get what was meant for the one before. */
+export class OrganizationChanged extends Error {
+  constructor() {
+    super('You went on to another organization, so this was not sent.');
+    this.name = 'OrganizationChanged';
+  }
+}
+
 const LAYERS = new Set(['credit', 'wallet', 'quota', 'rate']);
 
 function isRecord(value: unknown): value is Record<string, unknown> {
@@ -95,6 +103,7 @@ export function denialSentence(denial: Denial): string {
 
 /** A sentence for any thrown thing. */
 export function problemSentence(problem: unknown): string {
-  if (problem instanceof ApiProblem || problem instanceof NetworkProblem) return problem.message;
+  const own = problem instanceof ApiProblem || problem instanceof NetworkProblem || problem instanceof OrganizationChanged;
+  if (own) return problem.message;
   return 'Something went wrong on this page. Load it again.';
 }

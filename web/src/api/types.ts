@@ -269,10 +269,10 @@ export interface Credential {
   credentials_metadata?: JsonObject;
 }
 
-/** A tool of an MCP server. `effect` is what people of the organization say of it; null until somebody has looked. */
 /** What an action may do to the world; people say it, action by action. */
 export type EffectKind = 'read' | 'write' | 'egress' | 'infra' | 'identity' | 'exec' | 'money' | 'destructive';
 
+/** A tool of an MCP server. `effect` is what people of the organization say of it; null until somebody has looked. */
 export interface McpTool {
   name: string;
   title: string;

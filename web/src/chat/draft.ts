@@ -1,6 +1,7 @@
 import { useCallback, useState } from 'react';
+import { useSession } from '../session';
 
-const keyOf = (chatId: string | null): string => `parley.draft.${chatId ?? 'new'}`;
+const keyOf = (organizationId: string, chatId: string | null): string => `parley.draft.${organizationId}.${chatId ?? 'new'}`;
 
 function stored(key: string): string {
   try {
@@ -19,14 +20,15 @@ function store(key: string, text: string): void {
   }
 }
 
-/** Puts text into the composer of the next new chat. */
-export function rememberDraft(text: string): void {
-  store(keyOf(null), text);
+/** Puts text into the composer of the organization's next new chat. */
+export function rememberDraft(organizationId: string, text: string): void {
+  store(keyOf(organizationId, null), text);
 }
 
-/** What was typed and not sent, kept for each chat while the tab is open. */
+/** What was typed and not sent, kept for each chat of each organization while the tab is open. */
 export function useDraft(chatId: string | null): [string, (text: string) => void] {
-  const key = keyOf(chatId);
+  const { organization } = useSession();
+  const key = keyOf(organization.id, chatId);
   const [drafts, setDrafts] = useState<Record<string, string>>({});
   const set = useCallback(
     (text: string) => {

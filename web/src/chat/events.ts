@@ -95,7 +95,8 @@ export function decodeEvent(json: string): RunEvent | null {
     return null;
   }
   if (!isObject(frame)) return null;
-  const decode = DECODERS[text(frame.type)];
+  const type = text(frame.type);
+  const decode = Object.hasOwn(DECODERS, type) ? DECODERS[type] : undefined;
   if (!decode) return null;
   const event = decode(isObject(frame.data) ? frame.data : {});
   // Some writers put `error` of a failed `done` beside `data`.

@@ -133,7 +133,10 @@ async function offeredSoon(client: QueryClient, api: Api): Promise<Offered> {
 export interface ChatModel {
   /** The chat's model, for show; null while that is not known. */
   shown: LlmChoice | null;
-  /** The chat's model, for a request that must not go out with another one. Never fails. */
+  /**
+   * The chat's model, for a request that must not go out with another one, nor for another organization than the
+   * chat's: rejects with OrganizationChanged, and with nothing else.
+   */
   settled: () => Promise<LlmChoice | null>;
   /** Makes the model that of the chat; of none, that of new chats. */
   keep: (chatId: string | null, choice: LlmChoice) => void;
@@ -141,13 +144,14 @@ export interface ChatModel {
 
 /** The model that answers in one chat. */
 export function useChatModel(chatId: string | null, models: Models): ChatModel {
-  const { api } = useSession();
+  const { api, organization } = useSession();
   const client = useQueryClient();
   const [picked, setPicked] = useState<Record<string, LlmChoice>>(remembered);
-  const settled = useCallback(
-    async () => modelOf(chatId, picked, await offeredSoon(client, api)),
-    [chatId, picked, client, api],
-  );
+  const settled = useCallback(async () => {
+    const offered = await offeredSoon(client, api);
+    api.mustSpeakFor(organization.id);
+    return modelOf(chatId, picked, offered);
+  }, [chatId, picked, client, api, organization.id]);
   const keep = (chat: string | null, choice: LlmChoice): void => {
     remember(chat ?? '', choice);
     setPicked((before) => ({ ...before, [chat ?? '']: choice }));

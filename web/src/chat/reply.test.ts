@@ -128,7 +128,7 @@ describe('a turn at its cap', () => {
 });
 
 test('heartbeats, unknown types and broken JSON are nothing', () => {
-  for (const text of ['{"type":"heartbeat"}', '{"type":"subagent_start","data":{}}', '{"type":', '[]', 'null']) {
+  for (const text of ['{"type":"heartbeat"}', '{"type":"subagent_start","data":{}}', '{"type":"constructor"}', '{"type":', '[]', 'null']) {
     expect(decodeEvent(text)).toBeNull();
   }
 });

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Api } from '../api/client';
+import { OrganizationChanged } from '../api/problem';
 import { openQuestion, replyText } from './reply';
 import { type ChatHooks, ChatStore } from './store';
 
@@ -85,6 +86,8 @@ afterEach(() => {
 });
 
 const noModel = (): Promise<null> => Promise.resolve(null);
+/** The model of a page that was left for another organization while it waited. */
+const elsewhere = (): Promise<null> => Promise.reject(new OrganizationChanged());
 const OURS = { integration_name: 'openai', provider_id: 'openai', model_id: 'gpt-4o' };
 
 /** A promise that is settled from outside. */
@@ -135,15 +138,27 @@ test('the bubble shows at once, and the request waits until the model is known',
 });
 
 test('a message does not follow its writer into another organization', async () => {
-  const api = new Api();
-  api.organizationId = 'ours';
-  const store = new ChatStore(api, hooks, null);
-  const known = new Later<null>();
-  const sending = store.send('Between us', () => known.promise);
-  api.organizationId = 'theirs';
-  known.resolve(null);
-  expect(await sending).toBe('refused');
+  const store = newChat();
+  expect(await store.send('Between us', elsewhere)).toBe('refused');
+  expect(store.snapshot().turns).toEqual([]);
   expect(server.calls).toEqual([]);
+});
+
+test('an answer does not follow its writer into another organization', async () => {
+  const message = { id: 'm1', role: 'human', content: 'Hi', run_id: 'r1', running_status: null, created_at: '' };
+  const paused = { id: 'chat', title: 'T', running_id: 'r1', pending_user_input_request: QUESTION, messages: [message] };
+  server.on('GET', '/assistant/chat/chat', json(paused));
+  server.on('GET', `${LISTEN}/r1`, stream([event('metadata'), event('user_input_request', QUESTION), event('interrupted')]));
+  server.on('POST', '/assistant/chat/chat/resume', json(STARTED));
+  const store = new ChatStore(new Api(), hooks, 'chat');
+  await store.load();
+  await until(() => openQuestion(lastReply(store)) !== null);
+  const question = openQuestion(lastReply(store));
+  if (!question) throw new Error('no question');
+  expect(await store.answer(question, { kind: 'yes_no', answer: true }, elsewhere)).toBe(false);
+  expect(server.count('POST', '/assistant/chat/chat/resume')).toBe(0);
+  expect(store.snapshot().answering).toBeNull();
+  expect(openQuestion(lastReply(store))).not.toBeNull();
 });
 
 test('a message whose page has been left is sent, and opens no page', async () => {
@@ -157,6 +172,16 @@ test('a message whose page has been left is sent, and opens no page', async () =
   expect(server.calls.map((call) => call.path)).toEqual(['/assistant/chat']);
   expect(hooks.onListChanged).toHaveBeenCalled();
   expect(hooks.onCreated).not.toHaveBeenCalled();
+});
+
+test('a message that finds no connection once its page has been left comes back, to be the draft again', async () => {
+  const known = new Later<null>();
+  const store = newChat();
+  const sending = store.send('Hi', () => known.promise);
+  store.dispose();
+  known.resolve(null);
+  expect(await sending).toBe('refused');
+  expect(server.count('POST', '/assistant/chat')).toBe(1);
 });
 
 test('a numbered stream that is cut goes on after the last frame, with nothing doubled', async () => {

@@ -1,5 +1,5 @@
 import { type Api, freshKey, hasStatus } from '../api/client';
-import { ApiProblem, NetworkProblem, problemSentence } from '../api/problem';
+import { ApiProblem, NetworkProblem, OrganizationChanged, problemSentence } from '../api/problem';
 import type { Answer, ChatDetail, ChatStatus, LlmChoice, RunStarted } from '../api/types';
 import { follow, replay } from './follow';
 import {
@@ -57,7 +57,7 @@ interface Live {
   stop: AbortController;
 }
 
-/** The model to ask for, which may not be known yet. Must not fail. */
+/** The model to ask for, which may not be known yet. Rejects with OrganizationChanged alone. */
 export type ModelSource = () => Promise<LlmChoice | null>;
 
 /** What makes a message the same request when it is sent again. */
@@ -327,10 +327,12 @@ export class ChatStore {
       whole: false,
     };
     this.set({ turns: [...this.state.turns, turn], notice: null });
-    const { organizationId } = this.api;
-    const llm = await model();
-    // The page may have gone on to another organization, which must not get what was written to this one.
-    if (this.api.organizationId !== organizationId) return 'refused';
+    let llm: LlmChoice | null;
+    try {
+      llm = await model();
+    } catch (problem) {
+      return this.refused(key, problem);
+    }
     return this.deliver(key, { key: freshKey(), llm });
   }
 
@@ -381,10 +383,12 @@ export class ChatStore {
   }
 
   private refused(key: string, problem: unknown): SendOutcome {
-    if (problem instanceof ApiProblem) {
+    // Nobody looks at this chat any more: an unsent bubble would be lost, so the text goes back to the composer's draft.
+    if (this.gone.signal.aborted) return 'refused';
+    if (problem instanceof ApiProblem || problem instanceof OrganizationChanged) {
       this.discard(key);
       this.set({ notice: noticeOf(problem) });
-      if (problem.status === 409) void this.load();
+      if (hasStatus(problem, 409)) void this.load();
       return 'refused';
     }
     this.setTurn(key, { userState: 'unsent', problem: problemSentence(problem) });

@@ -17,6 +17,7 @@ test.each<[Json | undefined, string]>([
   [{ status: 'needs_credential' }, 'needs'],
   [{ status: 'credit_limit', reason: 'credit_exhausted' }, 'limit'],
   [{ status: 'cancelled' }, 'declined'],
+  [{ status: 'constructor' }, 'done'],
 ])('what came of a call shows as one state: %j', (output, state) => {
   expect(stateOf(part(output), false)).toBe(state);
 });

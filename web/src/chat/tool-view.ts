@@ -34,19 +34,20 @@ export function isAsking(part: ToolPart): boolean {
   return ASKING.has(part.tool) && stateOf(part, false) !== 'failed';
 }
 
-const BY_STATUS: Record<string, ToolState> = {
-  ok: 'done',
-  error: 'failed',
-  needs_credential: 'needs',
-  credit_limit: 'limit',
-  cancelled: 'declined',
-};
+const BY_STATUS: ReadonlyMap<Json | undefined, ToolState> = new Map([
+  ['ok', 'done'],
+  ['error', 'failed'],
+  ['needs_credential', 'needs'],
+  ['credit_limit', 'limit'],
+  ['cancelled', 'declined'],
+]);
 
 export function stateOf(part: ToolPart, waiting: boolean): ToolState {
   if (part.output === undefined) return part.abandoned ? 'stopped' : waiting ? 'waiting' : 'running';
   if (!isObject(part.output)) return 'done';
   const { status, success, error } = part.output;
-  if (typeof status === 'string' && BY_STATUS[status]) return BY_STATUS[status];
+  const known = BY_STATUS.get(status);
+  if (known) return known;
   return error !== undefined && (success === false || Object.keys(part.output).length === 1) ? 'failed' : 'done';
 }
 

@@ -1,4 +1,5 @@
 import type { ActionChanges } from '../api/types';
+import { Notes } from './notes';
 
 function Names({ title, names }: { title: string; names: readonly string[] }) {
   if (names.length === 0) return null;
@@ -14,14 +15,16 @@ function Names({ title, names }: { title: string; names: readonly string[] }) {
   );
 }
 
-/** What looking again has found. */
-export function Changes({ changes }: { changes: ActionChanges }) {
+/** What looking again has found; `notes` say what else is to be known before it is taken over. */
+export function Changes({ changes, notes = [] }: { changes: ActionChanges; notes?: readonly string[] }) {
   const rejected = Object.entries(changes.rejected);
-  const nothing = changes.added.length + changes.removed.length + changes.changed.length + rejected.length === 0;
+  const same = changes.added.length + changes.removed.length + changes.changed.length + rejected.length === 0;
+  const unchanged = notes.length > 0 ? 'Its actions are the same' : 'Nothing has changed';
   return (
     <section className="panel" aria-labelledby="changes" role="status">
-      <h2 id="changes">{nothing ? 'Nothing has changed' : 'Since the last look'}</h2>
-      {!nothing && (
+      <h2 id="changes">{same ? unchanged : 'Since the last look'}</h2>
+      <Notes notes={notes} />
+      {!same && (
         <dl className="changes">
           <Names title="New" names={changes.added} />
           <Names title="Changed, to be reviewed again" names={changes.changed} />

@@ -17,7 +17,7 @@ export function FormConnect({
   onConnected,
   onFailed,
 }: ConnectProps & { option: AuthOption }) {
-  const { api } = useSession();
+  const { api, organization } = useSession();
   const [values, setValues] = useState<Record<string, string>>({});
   const [step, setStep] = useState<'idle' | 'testing' | 'saving'>('idle');
   const [problem, setProblem] = useState<string | null>(null);
@@ -43,6 +43,7 @@ export function FormConnect({
           refuse(test.message ? `${displayName} refused this: ${test.message}` : `${displayName} refused this key.`);
           return;
         }
+        api.mustSpeakFor(organization.id);
       }
       setStep('saving');
       const credential = await api.post<Credential>('/credentials', { ...body, ...storedAs });

@@ -41,7 +41,7 @@ export function OAuthConnect({
   onFailed,
   onMaybeDone,
 }: ConnectProps & Pooled & { option: AuthOption }) {
-  const { api } = useSession();
+  const { api, organization } = useSession();
   const [ownApp, setOwnApp] = useState<boolean | null>(null);
   const [client, setClient] = useState({ id: '', secret: '' });
   const [values, setValues] = useState<Record<string, string>>({});
@@ -100,6 +100,7 @@ export function OAuthConnect({
       if (!bound) {
         const list = await api.get<CredentialList>('/credentials', { integration_name: integrationName });
         known.current = new Set(list.credentials.map((credential) => credential.credential_id));
+        api.mustSpeakFor(organization.id);
       }
       const { authorization_url } = await api.post<{ authorization_url: string }>('/credentials/oauth2/initiate', {
         integration_name: integrationName,

@@ -4,6 +4,7 @@ import { freshKey } from '../api/client';
 import { problemSentence } from '../api/problem';
 import type { EffectKind, ImportedApi, SeenApi } from '../api/types';
 import { EffectBadge, EffectSelect, parametersOf } from '../connect/effects';
+import { Notes } from '../connect/notes';
 import { useSession } from '../session';
 import { ActionRow } from '../ui/action-row';
 import { Dialog } from '../ui/dialog';
@@ -12,6 +13,7 @@ import { several, words } from '../ui/format';
 import { Spinner } from '../ui/icon';
 import { ParameterTable } from '../ui/parameter-table';
 import { Tabs } from '../ui/tabs';
+import { LeftOut } from './left-out';
 import { IMPORTED } from './queries';
 
 /** An OpenAPI document as it is asked for: where it is, or all of it; and where its API is, if it does not say. */
@@ -106,37 +108,19 @@ function Source({ onLooked }: { onLooked: (looked: Looked) => void }) {
   );
 }
 
-function LeftOut({ rejected }: { rejected: SeenApi['rejected'] }) {
-  const all = Object.entries(rejected);
-  if (all.length === 0) return null;
-  return (
-    <details>
-      <summary>Not offered ({all.length})</summary>
-      <dl className="changes">
-        {all.map(([name, reason]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{reason}</dd>
-          </div>
-        ))}
-      </dl>
-    </details>
-  );
-}
-
 /** The second step: what the document describes, and what each action does. Importing it is the review. */
 function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => void; onImported: (name: string) => void }) {
   const { api } = useSession();
   const client = useQueryClient();
   const { wish, seen } = looked;
   const [name, setName] = useState('');
-  const [effects, setEffects] = useState<Readonly<Record<string, EffectKind>>>({});
+  const [effects, setEffects] = useState<ReadonlyMap<string, EffectKind>>(new Map());
   /** Names this import as it is chosen now: sending it again cannot do it twice. */
   const [onceKey, setOnceKey] = useState(freshKey);
   const add = useMutation({
     mutationFn: () => {
       const named = name.trim() ? { display_name: name.trim() } : {};
-      const body = { ...wish, ...named, digest: seen.digest, effects };
+      const body = { ...wish, ...named, digest: seen.digest, effects: Object.fromEntries(effects) };
       return api.post<ImportedApi>('/integrations/openapi', body, { 'Idempotency-Key': onceKey });
     },
     onSuccess: async (made) => {
@@ -156,11 +140,7 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
           {seen.base_url} · {ways ? `connected by ${ways}` : 'needs no connection'}
         </p>
       </div>
-      {seen.notes.map((note) => (
-        <p key={note} className="notice">
-          {note}
-        </p>
-      ))}
+      <Notes notes={seen.notes} />
       <Field
         label="Name (optional)"
         maxLength={255}
@@ -177,7 +157,7 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
           Each stands as its verb promises. Open what does more or less than that, and say so: importing counts as your review.
         </p>
         {seen.actions.map((action) => {
-          const effect = effects[action.name] ?? action.proposed_effect;
+          const effect = effects.get(action.name) ?? action.proposed_effect;
           return (
             <ActionRow
               key={action.name}
@@ -194,7 +174,7 @@ function Seen({ looked, onBack, onImported }: { looked: Looked; onBack: () => vo
                 name={action.name}
                 effect={effect}
                 onChange={(chosen) => {
-                  if (chosen) setEffects({ ...effects, [action.name]: chosen });
+                  if (chosen) setEffects(new Map(effects).set(action.name, chosen));
                   setOnceKey(freshKey());
                 }}
               />

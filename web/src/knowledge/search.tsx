@@ -16,6 +16,7 @@ const KINDS = [
 ];
 
 function Found({ match, query }: { match: Match; query: string }) {
+  const { organization } = useSession();
   const [, navigate] = useLocation();
   const share = Math.round(Math.max(0, Math.min(1, match.score)) * 100);
   return (
@@ -34,7 +35,8 @@ function Found({ match, query }: { match: Match; query: string }) {
         type="button"
         className="button small"
         onClick={() => {
-          rememberDraft(`About “${query}”, using this passage of ${match.document_filename}:\n\n> ${match.content ?? ''}\n\n`);
+          const about = `About “${query}”, using this passage of ${match.document_filename}:`;
+          rememberDraft(organization.id, `${about}\n\n> ${match.content ?? ''}\n\n`);
           navigate('/');
         }}
       >

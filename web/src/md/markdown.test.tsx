@@ -77,6 +77,10 @@ test('headings begin under the page heading and never skip a level', () => {
   expect(drawn('### Deep\n\n##### Deeper\n\n# Top')).toMatch(/<h2>Deep<\/h2>.*<h3>Deeper<\/h3>.*<h2>Top<\/h2>/);
 });
 
+test('a character that is written by its name is drawn, and what is no such name stays as it is', () => {
+  expect(drawn('1 &ndash; 2 &#38; &valueOf; &nothing;')).toContain('1 – 2 &amp; &amp;valueOf; &amp;nothing;');
+});
+
 test('half-open marks are closed while more text is on its way', () => {
   expect(mend('some **bo')).toBe('some **bo**');
   expect(mend('some `co')).toBe('some `co`');

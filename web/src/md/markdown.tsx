@@ -11,14 +11,15 @@ import { safeLink } from './links';
 
 type Drawn = ReactNode;
 
-const ENTITIES: Record<string, string> = {
-  amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', ndash: '–', mdash: '—', hellip: '…', copy: '©',
-};
+const ENTITIES: ReadonlyMap<string, string> = new Map([
+  ['amp', '&'], ['lt', '<'], ['gt', '>'], ['quot', '"'], ['apos', "'"], ['nbsp', '\u00a0'], ['ndash', '–'],
+  ['mdash', '—'], ['hellip', '…'], ['copy', '©'],
+]);
 
 /** marked leaves entities in text tokens as they were written. */
 function plain(text: string): string {
   return text.replace(/&(#\d{1,7}|#x[\da-f]{1,6}|[a-z]{2,8});/gi, (whole, name: string) => {
-    if (!name.startsWith('#')) return ENTITIES[name] ?? whole;
+    if (!name.startsWith('#')) return ENTITIES.get(name) ?? whole;
     const point = name[1]?.toLowerCase() === 'x' ? Number.parseInt(name.slice(2), 16) : Number(name.slice(1));
     return point > 0 && point <= 0x10ffff ? String.fromCodePoint(point) : '\ufffd';
   });

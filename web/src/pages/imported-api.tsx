@@ -9,6 +9,7 @@ import { Connections } from '../connect/connections';
 import { optionsOf } from '../connect/fields';
 import { APIS, plainName } from '../connect/place';
 import { ReviewedActions } from '../connect/reviewed-actions';
+import { LeftOut } from '../imported/left-out';
 import { IMPORTED, importedApiQuery, pathOf } from '../imported/queries';
 import { useSession } from '../session';
 import { BackLink } from '../shell/back-link';
@@ -49,6 +50,11 @@ function Delete({ imported, onClose }: { imported: ImportedApi; onClose: () => v
   );
 }
 
+/** Whether there is something to take over: of the actions, or of the rest of the document, which the notes tell. */
+function differs({ changes, notes }: SeenApi): boolean {
+  return changes.added.length + changes.removed.length + changes.changed.length + notes.length > 0;
+}
+
 /** What the document says now, shown first and then taken over; only where the server can fetch it again. */
 function LookAgain({ imported }: { imported: ImportedApi }) {
   const { api } = useSession();
@@ -62,27 +68,37 @@ function LookAgain({ imported }: { imported: ImportedApi }) {
       await client.invalidateQueries({ queryKey: IMPORTED });
     },
   });
+  const begin = (): void => {
+    // What was refused is about the look before.
+    take.reset();
+    look.mutate();
+  };
   const problem = look.error ?? take.error;
-  const changes = look.data?.changes;
-  const something = changes && changes.added.length + changes.removed.length + changes.changed.length > 0;
   return (
     <>
       <div className="row">
-        <button type="button" className="button small" disabled={look.isPending} onClick={() => look.mutate()}>
+        <button type="button" className="button small" disabled={look.isPending} onClick={begin}>
           {look.isPending ? <Spinner /> : <Icon name="retry" size={16} />} Look again
         </button>
-        {look.data && something && (
-          <button type="button" className="button small primary" disabled={take.isPending} onClick={() => take.mutate(look.data.digest)}>
-            {take.isPending && <Spinner />} Take the changes over
-          </button>
-        )}
       </div>
       {problem && (
         <p className="notice danger" role="alert">
           {problemSentence(problem)}
         </p>
       )}
-      {changes && <Changes changes={changes} />}
+      {look.data && (
+        <>
+          <Changes changes={look.data.changes} notes={look.data.notes} />
+          <LeftOut rejected={look.data.rejected} />
+          {differs(look.data) && (
+            <div className="row">
+              <button type="button" className="button small primary" disabled={take.isPending} onClick={() => take.mutate(look.data.digest)}>
+                {take.isPending && <Spinner />} Take the changes over
+              </button>
+            </div>
+          )}
+        </>
+      )}
     </>
   );
 }

@@ -178,7 +178,7 @@ export function ChatList() {
           </ul>
         </section>
       ))}
-      <ShowMore list={chats} quiet />
+      <ShowMore list={chats} />
     </>
   );
 }

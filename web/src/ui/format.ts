@@ -58,11 +58,17 @@ export function duration(milliseconds: number): string {
 }
 
 /** Words that are not written as they are spelt in a name. */
-const WRITTEN: Record<string, string> = { api: 'API', llm: 'LLM', mcp: 'MCP', oauth: 'OAuth', url: 'URL' };
+const WRITTEN: ReadonlyMap<string, string> = new Map([
+  ['api', 'API'],
+  ['llm', 'LLM'],
+  ['mcp', 'MCP'],
+  ['oauth', 'OAuth'],
+  ['url', 'URL'],
+]);
 
 /** `list_repositories` → `List repositories`. */
 export function words(name: string): string {
   const parts = name.split(/[_\s-]+/).filter(Boolean);
-  const text = parts.map((part) => WRITTEN[part] ?? part).join(' ');
+  const text = parts.map((part) => WRITTEN.get(part) ?? part).join(' ');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

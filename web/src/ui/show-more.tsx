@@ -8,13 +8,13 @@ export interface Paged {
 }
 
 /** Fetches the next page of a list; nothing where the list is whole. */
-export function ShowMore({ list, quiet = false }: { list: Paged; quiet?: boolean }) {
+export function ShowMore({ list }: { list: Paged }) {
   if (!list.hasNextPage) return null;
   return (
     <div>
       <button
         type="button"
-        className={quiet ? 'button quiet small' : 'button small'}
+        className="button quiet small"
         disabled={list.isFetchingNextPage}
         onClick={() => void list.fetchNextPage()}
       >

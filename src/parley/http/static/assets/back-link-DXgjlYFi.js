@@ -1,1 +1,0 @@
-import{R as e}from"./index-nxc-gmUn.js";import{at as t,w as n}from"./page-yH5QF5Yw.js";var r=t();function i({href:t,children:i}){return(0,r.jsx)(`p`,{children:(0,r.jsxs)(e,{href:t,className:`row small-text back-link`,children:[(0,r.jsx)(n,{name:`back`,size:16}),` `,i]})})}export{i as t};

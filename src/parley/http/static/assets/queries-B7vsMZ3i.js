@@ -1,1 +1,0 @@
-import{W as e}from"./index-nxc-gmUn.js";var t=`/integrations/openapi`,n=[`imported-apis`];function r(e){return`${t}/${encodeURIComponent(e)}`}var i=r=>e({queryKey:[...n,`all`],queryFn:async({signal:e})=>(await r.get(t,{},e)).integrations}),a=(t,i)=>e({queryKey:[...n,`one`,i],queryFn:({signal:e})=>t.get(r(i),{},e)});export{r as i,a as n,i as r,n as t};
