@@ -13,7 +13,7 @@ from parley.base.ids import new_id
 from parley.billing.ledger import Charge, charge
 from parley.billing.plans import MICRO
 from parley.storage import ReadTx, WriteTx
-from parley.storage.acting import act_for
+from parley.storage.acting import acting_for
 from parley.storage.tables.accounts import memberships, users
 from parley.storage.tables.billing import ledger, rate_windows
 from parley.storage.tables.chats import chats, messages, runs
@@ -339,8 +339,8 @@ async def test_a_wrong_filter_is_422_and_not_a_200_with_an_error(stage: Stage, p
 
 
 async def test_the_published_client_sees_the_plans_and_the_organizations_own(stage: Stage, sdk: Modulex) -> None:
-    act_for(stage.client.organization_id)
-    await stage.parley.subscriptions.grant_plan(stage.client.organization_id, "paid")
+    with acting_for(stage.client.organization_id):
+        await stage.parley.subscriptions.grant_plan(stage.client.organization_id, "paid")
     plans = await sdk.subscriptions.organization_plans()
     assert [(plan.plan_slug, plan.relation, plan.selectable) for plan in plans.plans if plan.plan_slug == "paid"] == [
         ("paid", "current", False)
@@ -382,12 +382,13 @@ async def test_the_wallet_keeps_its_switches_and_refuses_what_the_plan_lacks(sta
     assert (cleared["turn_cap"], cleared["overage"]) == (None, True)
     unchanged = await stage.client.call("PATCH", "/billing/wallet", {})
     assert (unchanged.status, unchanged.body) == (200, cleared)
-    act_for(stage.client.organization_id)
-    await stage.parley.subscriptions.grant_plan(stage.client.organization_id, "tiny")
+    with acting_for(stage.client.organization_id):
+        await stage.parley.subscriptions.grant_plan(stage.client.organization_id, "tiny")
     refused = await stage.client.call("PATCH", "/billing/wallet", {"overage": True})
     assert refused.status == 409
-    await stage.parley.subscriptions.grant_credits(stage.client.organization_id, 25, grant_id="one")
-    await stage.parley.subscriptions.grant_credits(stage.client.organization_id, 25, grant_id="one")
+    with acting_for(stage.client.organization_id):
+        await stage.parley.subscriptions.grant_credits(stage.client.organization_id, 25, grant_id="one")
+        await stage.parley.subscriptions.grant_credits(stage.client.organization_id, 25, grant_id="one")
     assert (await stage.client.get("/billing/wallet")).body["balance"] == 25.0
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from parley.chats.connect import integration_connected
-from parley.storage.acting import act_for
+from parley.storage.acting import acting_for
 from parley.testing.scripted_wire import ScriptedReply
 from tests.stage import Answer, Stage, Turn, calls, says
 
@@ -97,13 +97,14 @@ async def test_a_new_connection_and_an_answer_resume_the_chat_once(stage: Stage,
     async with asyncio.timeout(20):
         credential_id = await stage.connect_github("ghp_race")
     parley = stage.parley
-    act_for(stage.client.organization_id)
-    credential, _ = await parley.credentials.get(stage.client.organization_id, credential_id)
+    with acting_for(stage.client.organization_id):
+        credential, _ = await parley.credentials.get(stage.client.organization_id, credential_id)
     skipped = {"kind": "skipped"}
 
     async def trial(turn: Turn) -> None:
         async def connect() -> Answer:
-            count = await integration_connected(parley.chats, stage.client.organization_id, credential)
+            with acting_for(stage.client.organization_id):
+                count = await integration_connected(parley.chats, stage.client.organization_id, credential)
             return Answer(200, count, {})
 
         answered, _ = await at_once(lambda: stage.resume(turn, skipped), connect)
