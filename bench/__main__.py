@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.idle import measure_idle
-from bench.machine import description, load
+from bench.machine import load
 from bench.models import measure_adapters, measure_long_chat
 from bench.neighbours import measure_neighbours
 from bench.recovery import measure_admission, measure_takeover, measure_two_processes
@@ -66,9 +66,8 @@ def main() -> int:
     arguments.add_argument("--only", choices=PARTS, action="append", help="this part; may be given more than once")
     chosen = arguments.parse_args()
     report = Report()
-    report.figures["machine"] = {"description": description(), "load_before": load()}
+    report.begin()
     report.figures["versions"] = {name: version(name) for name in PACKAGES} | {"python": sys.version.split()[0]}
-    print(f"{description()}; load {load():.1f}")
     failed: ExceptionGroup[BenchFailed] | None = None
     try:
         asyncio.run(_measure(report, chosen.only or list(PARTS), quick=chosen.quick))
@@ -77,8 +76,7 @@ def main() -> int:
     if failed is not None:
         print(f"bench: {_words(failed)}", file=sys.stderr)
         return 1
-    folder = report.keep("bench-quick" if chosen.quick else "bench")
-    print(f"\n{report.table()}\n\nkept in {folder}")
+    report.show("bench-quick" if chosen.quick else "bench")
     return 0
 
 

@@ -25,8 +25,8 @@ import msgspec
 
 from bench.child import Order, child, module
 from bench.contestants import LLM, House, parley_house
-from bench.machine import cpu_seconds, description, load, resident_bytes
-from bench.postgres import answers, fresh_database, server_cpu, spent
+from bench.machine import cpu_seconds, load, resident_bytes
+from bench.postgres import fresh_database, required, server_cpu, spent
 from bench.report import Report
 from bench.rounds import quantile
 from bench.scenario import CHARACTERS, CHUNKS, EVENT_SECONDS, MESSAGE, MODEL_CALLS, replies
@@ -276,17 +276,14 @@ def main() -> int:
     arguments.add_argument("--seconds", type=float, default=SECONDS, help="for how long turns begin")
     arguments.add_argument("--chunks", type=int, default=CHUNKS, help="pieces of text in each of a turn's two replies")
     chosen = arguments.parse_args()
-    if not asyncio.run(answers()):
-        print("bench.load: no PostgreSQL answers; name one in PARLEY_TEST_POSTGRES_URL", file=sys.stderr)
+    if not asyncio.run(required("bench.load")):
         return 1
     report = Report()
-    before = load()
-    report.figures["machine"] = {"description": description(), "load_before": before}
-    print(f"{description()}; load {before:.1f}")
+    report.begin()
     told = asyncio.run(play(chosen.rate, chosen.seconds, chosen.chunks))
-    report.add("load of the machine, before / at the end", f"{before:.1f} / {load():.1f}")
+    report.add_load()
     tell(report, told)
-    print(f"\n{report.table()}\n\nkept in {report.keep('load')}")
+    report.show("load")
     for complaint, count in [*Counter(told.errors).most_common(5), *Counter(told.complaints).most_common(5)]:
         print(f"  {count} x {complaint}", file=sys.stderr)
     return 0 if told.is_whole and told.memory.is_flat else 1

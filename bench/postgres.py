@@ -1,6 +1,7 @@
 """A PostgreSQL to measure on: PARLEY_TEST_POSTGRES_URL, or one on this machine."""
 
 import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from uuid import uuid4
@@ -25,6 +26,14 @@ async def answers() -> bool:
         return False
     await connection.close()
     return True
+
+
+async def required(program: str) -> bool:
+    """As ``answers``; where there is none, says so on standard error, and what to do."""
+    if await answers():
+        return True
+    print(f"{program}: no PostgreSQL answers; name one in PARLEY_TEST_POSTGRES_URL", file=sys.stderr)
+    return False
 
 
 @asynccontextmanager

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.machine import description, load
+
 ARTIFACTS = Path(__file__).parent.parent / "artifacts"
 
 
@@ -24,6 +26,20 @@ class Report:
 
     lines: list[Line] = field(default_factory=list[Line])
     figures: dict[str, object] = field(default_factory=dict[str, object])
+    load_before: float = field(default_factory=load)
+
+    def begin(self) -> None:
+        """Note and print which machine this is, and what else it does."""
+        self.figures["machine"] = {"description": description(), "load_before": self.load_before}
+        print(f"{description()}; load {self.load_before:.1f}")
+
+    def add_load(self) -> None:
+        """How much else the machine did, at the beginning and now."""
+        self.add("load of the machine, before / at the end", f"{self.load_before:.1f} / {load():.1f}")
+
+    def show(self, name: str) -> None:
+        """Print the table, and keep it under the name."""
+        print(f"\n{self.table()}\n\nkept in {self.keep(name)}")
 
     def add(self, what: str, measured: str) -> None:
         """A finding without a mark to reach."""

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bench.contestants import Contestant, parley
-from bench.machine import description, load
+from bench.machine import load
 from bench.peers import peer
 from bench.peers.crashes import measure_crashes
-from bench.postgres import answers, fresh_database, table_bytes
+from bench.postgres import fresh_database, required, table_bytes
 from bench.report import Report
 from bench.rounds import Series, measure, rounds
 from bench.scenario import EVENT_SECONDS, MODEL_CALLS, Shape
@@ -102,18 +102,14 @@ def main() -> int:
     arguments.add_argument("--crowd", type=int, action="append", help="so many turns at once; may be given repeatedly")
     arguments.add_argument("--rounds", type=int, default=3)
     chosen = arguments.parse_args()
-    if not asyncio.run(answers()):
-        print("bench.peers: no PostgreSQL answers; name one in PARLEY_TEST_POSTGRES_URL", file=sys.stderr)
+    if not asyncio.run(required("bench.peers")):
         return 1
     report = Report()
-    before = load()
-    report.figures["machine"] = {"description": description(), "load_before": before}
+    report.begin()
     report.figures["versions"] = {one.title: one.versions() for one in (peer.LANGCHAIN, peer.PYDANTIC_AI)}
-    print(f"{description()}; load {before:.1f}")
     asyncio.run(_measure(report, chosen.only or parts, chosen.crowd or CROWDS, chosen.rounds))
-    report.add("load of the machine, before / at the end", f"{before:.1f} / {load():.1f}")
-    name = "-".join(["bench-peers", *(chosen.only or ())])
-    print(f"\n{report.table()}\n\nkept in {report.keep(name)}")
+    report.add_load()
+    report.show("-".join(["bench-peers", *(chosen.only or ())]))
     return 0
 
 

@@ -5,18 +5,14 @@
 """
 # pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false
 
-import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import httpx2
-import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -25,43 +21,13 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel
 
-PROMPT = "You are a helpful assistant."
-CREDENTIALS = os.environ["BENCH_CREDENTIALS"]
+from bench.peers.peer_app import CONNECTIONS, PROMPT, Ask, create_issue, frame, get_organization_credentials, serve
+
 STORE = os.environ["BENCH_STORE"]
-CONNECTIONS = 15
-"""As many as a Parley process holds."""
-
-
-class Ask(BaseModel):
-    thread_id: str
-    message: str
 
 
 class Again(BaseModel):
     thread_id: str
-
-
-@tool
-def get_organization_credentials() -> str:
-    """List the credentials this organization has, without any secret."""
-    return CREDENTIALS
-
-
-@tool
-async def create_issue(title: str) -> str:
-    """Create an issue in the hello-world repository."""
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(
-            "https://api.github.com/repos/octocat/hello-world/issues",
-            json={"title": title},
-            headers={"Authorization": f"Bearer {os.environ['BENCH_GITHUB_TOKEN']}"},
-        )
-        answer.raise_for_status()
-        return answer.text
-
-
-def _frame(kind: str, data: dict[str, str]) -> str:
-    return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
 
 
 @asynccontextmanager
@@ -116,8 +82,8 @@ def _streamed(messages: dict[str, list[dict[str, str]]] | None, thread_id: str) 
     async def frames() -> AsyncGenerator[str]:
         async for message, _ in app.state.agent.astream(messages, _thread(thread_id), stream_mode="messages"):
             if isinstance(message, AIMessageChunk) and message.content:
-                yield _frame("response_chunk", {"chunk": str(message.content)})
-        yield _frame("done", {})
+                yield frame("response_chunk", {"chunk": str(message.content)})
+        yield frame("done", {})
 
     return StreamingResponse(frames(), media_type="text/event-stream")
 
@@ -131,12 +97,4 @@ async def finished(thread_id: str) -> bool:
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        app,
-        host="127.0.0.1",
-        port=int(os.environ["BENCH_PORT"]),
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        log_level="warning",
-    )
+    serve(app)

@@ -42,8 +42,9 @@ class Peer:
         return ROOT / "requirements" / f"peers-{self.name}.lock"
 
     @property
-    def server(self) -> Path:
-        return Path(__file__).parent / f"{self.name.replace('-', '_')}_server.py"
+    def server(self) -> str:
+        """The module of its server."""
+        return f"bench.peers.{self.name.replace('-', '_')}_server"
 
     def python(self) -> Path:
         """The Python of its own environment, made anew where the lock has changed. Never the product's."""
@@ -119,7 +120,8 @@ async def served(
         **variables,
     }
     with on_core(core):
-        process = await asyncio.create_subprocess_exec(str(peer.python()), str(peer.server), env=environment)
+        command = (str(peer.python()), "-m", peer.server)
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment)
     try:
         await _answers(port, process)
         yield Served(process, port)

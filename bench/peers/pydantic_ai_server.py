@@ -5,17 +5,13 @@ Runs in an environment of its own (``requirements/peers-pydantic-ai.lock``); imp
 """
 # pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false, reportUnknownParameterType=false
 
-import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import asyncpg
-import httpx2
-import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -29,40 +25,14 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.run import AgentRunResultEvent
 
-PROMPT = "You are a helpful assistant."
-CREDENTIALS = os.environ["BENCH_CREDENTIALS"]
-CONNECTIONS = 15
-"""As many as a Parley process holds."""
+from bench.peers.peer_app import CONNECTIONS, PROMPT, Ask, create_issue, frame, get_organization_credentials, serve
+
 PROVIDER = OpenAIProvider(base_url=os.environ["BENCH_MODEL_URL"], api_key=os.environ["BENCH_MODEL_KEY"])
-agent = Agent(OpenAIChatModel("gpt-4o", provider=PROVIDER), system_prompt=PROMPT)
-
-
-class Ask(BaseModel):
-    thread_id: str
-    message: str
-
-
-@agent.tool_plain
-def get_organization_credentials() -> str:
-    """List the credentials this organization has, without any secret."""
-    return CREDENTIALS
-
-
-@agent.tool_plain
-async def create_issue(title: str) -> str:
-    """Create an issue in the hello-world repository."""
-    async with httpx2.AsyncClient() as client:
-        answer = await client.post(
-            "https://api.github.com/repos/octocat/hello-world/issues",
-            json={"title": title},
-            headers={"Authorization": f"Bearer {os.environ['BENCH_GITHUB_TOKEN']}"},
-        )
-        answer.raise_for_status()
-        return answer.text
-
-
-def _frame(kind: str, data: dict[str, str]) -> str:
-    return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
+agent = Agent(
+    OpenAIChatModel("gpt-4o", provider=PROVIDER),
+    system_prompt=PROMPT,
+    tools=[get_organization_credentials, create_issue],
+)
 
 
 def _said(event: AgentStreamEvent) -> str:
@@ -94,14 +64,14 @@ async def chat(ask: Ask) -> StreamingResponse:
         async with agent.run_stream_events(ask.message, message_history=history) as events:
             async for event in events:
                 if text := _said(event):
-                    yield _frame("response_chunk", {"chunk": text})
+                    yield frame("response_chunk", {"chunk": text})
                 if isinstance(event, AgentRunResultEvent):
                     await pool.execute(
                         "INSERT INTO chats VALUES ($1, $2) ON CONFLICT (thread_id) DO UPDATE SET messages = $2",
                         ask.thread_id,
                         event.result.all_messages_json().decode(),
                     )
-        yield _frame("done", {})
+        yield frame("done", {})
 
     return StreamingResponse(frames(), media_type="text/event-stream")
 
@@ -113,12 +83,4 @@ async def finished(thread_id: str) -> bool:
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        app,
-        host="127.0.0.1",
-        port=int(os.environ["BENCH_PORT"]),
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        log_level="warning",
-    )
+    serve(app)

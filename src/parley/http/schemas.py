@@ -1,8 +1,16 @@
-"""Response descriptions that every route shares in the OpenAPI document."""
+"""What several routes say alike: refusals in the OpenAPI document, and what people say of actions."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, StringConstraints
+
+from parley.integrations.effects import EffectKind
+from parley.integrations.own import Review
+
+MOST_ACTIONS = 500
+
+type ActionName = Annotated[str, StringConstraints(min_length=1, max_length=150)]
 
 
 class Detail(BaseModel):
@@ -40,6 +48,24 @@ class WrappedDenial(BaseModel):
     """The refusal of an ordinary route past the plan's rate (contract §10, 4)."""
 
     detail: DenialEnvelope
+
+
+class ReviewIn(BaseModel):
+    """What one action does; null takes a decision back."""
+
+    name: ActionName
+    fingerprint: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    effect: EffectKind | None
+
+
+class ReviewsIn(BaseModel):
+    """Decisions on several actions, of a server or of an imported API: all of them are noted, or none."""
+
+    reviews: Annotated[list[ReviewIn], Field(min_length=1, max_length=MOST_ACTIONS)]
+
+    def noted(self) -> Sequence[Review]:
+        """The same without its wire form."""
+        return [Review(each.name, each.fingerprint, each.effect) for each in self.reviews]
 
 
 # One server-sent event; a stream is told by what each event of it is.

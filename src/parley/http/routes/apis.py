@@ -12,8 +12,7 @@ from parley.base.errors import BadRequest
 from parley.credentials.apis import Api, ImportedApis, Looked, NewApi
 from parley.http.identity import Identity
 from parley.http.routes.credentials import Name, source_of
-from parley.http.routes.mcp_servers import MOST_ACTIONS, ActionName, ReviewsIn
-from parley.http.schemas import described
+from parley.http.schemas import MOST_ACTIONS, ActionName, ReviewsIn, described
 from parley.integrations.effects import EffectKind
 from parley.integrations.openapi import Reached, Wanted, reached_of, request_of
 from parley.integrations.own import ActionCount, FoundAction, OwnAction, OwnIntegration

@@ -1,6 +1,5 @@
 """``/credentials/mcp-server`` and what belongs to it: MCP servers as credentials (contract §7)."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, status
@@ -12,15 +11,11 @@ from parley.credentials import Credentials
 from parley.credentials.mcp import McpServers, NewServer, ServerAndTools
 from parley.http.identity import Identity
 from parley.http.routes.credentials import Name, source_of
-from parley.http.schemas import described
+from parley.http.schemas import ReviewsIn, described
 from parley.integrations.effects import EffectKind
-from parley.integrations.own import OwnAction, Review
+from parley.integrations.own import OwnAction
 from parley.storage import Store
 from parley.storage.once import once_key, run_once
-
-MOST_ACTIONS = 500
-
-type ActionName = Annotated[str, StringConstraints(min_length=1, max_length=150)]
 
 
 class ServerIn(BaseModel):
@@ -80,24 +75,6 @@ class ToolsOut(BaseModel):
     refreshed_at: str
     tools: list[ToolOut]
     total_count: int
-
-
-class ReviewIn(BaseModel):
-    """What one action does; null takes a decision back."""
-
-    name: ActionName
-    fingerprint: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    effect: EffectKind | None
-
-
-class ReviewsIn(BaseModel):
-    """Decisions on several actions, of a server or of an imported API: all of them are noted, or none."""
-
-    reviews: Annotated[list[ReviewIn], Field(min_length=1, max_length=MOST_ACTIONS)]
-
-    def noted(self) -> Sequence[Review]:
-        """The same without its wire form."""
-        return [Review(each.name, each.fingerprint, each.effect) for each in self.reviews]
 
 
 def routes(identity: Identity, servers: McpServers, store: Store, credentials: Credentials) -> APIRouter:
