@@ -154,6 +154,11 @@ class Stage:
         work = select(func.coalesce(func.sum(ledger.c.amount_micro), 0)).where(ledger.c.kind == "turn")
         return abs(int(await self.parley.store.read(lambda tx: tx.execute(work).scalar_one())))
 
+    async def tables_with(self, word: str) -> set[str]:
+        """The tables of the store of which some row holds the word."""
+        stored = await self.parley.store.read(everything)
+        return {name for name, rows in stored.items() if word in rows}
+
     async def connect_github(self, token: str) -> str:
         """Give the organization a GitHub credential; its id."""
         body = {"integration_name": "github", "auth_type": "bearer_token", "auth_data": {"token": token}}

@@ -7,24 +7,19 @@ from sqlalchemy import select
 
 from parley.storage.tables.credentials import credentials
 from tests.knowledge.shelf import ended, make_base, upload
-from tests.stage import Stage, everything
+from tests.stage import Stage
 
 # SQLite's full text drops a deleted word from its own pages when it merges them: docs/security.md says so.
 FULL_TEXT = "chunk_words_data"
-
-
-async def tables_with(stage: Stage, word: str) -> set[str]:
-    stored = await stage.parley.store.read(everything)
-    return {name for name, rows in stored.items() if word in rows}
 
 
 async def test_t29_a_deleted_credential_leaves_no_sealed_secret_behind(stage: Stage) -> None:
     credential = await stage.connect_github(f"ghp_{uuid4().hex}")
     one = select(credentials.c.sealed).where(credentials.c.id == credential)
     sealed = repr(await stage.parley.store.read(lambda tx: tx.execute(one).scalar_one()))
-    assert await tables_with(stage, sealed) == {"credentials"}
+    assert await stage.tables_with(sealed) == {"credentials"}
     assert (await stage.client.call("DELETE", f"/credentials/{credential}")).status == 204
-    assert await tables_with(stage, sealed) == set()
+    assert await stage.tables_with(sealed) == set()
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the document", "its whole base"])
@@ -33,11 +28,11 @@ async def test_t29_a_deleted_document_leaves_no_word_behind(stage: Stage, *, who
     base = await make_base(stage.client)
     document = (await upload(stage.client, base, name, f"A {word} in it.".encode())).body["id"]
     assert (await ended(stage.client, base, document))["status"] == "completed"
-    assert {"document_pieces", "chunks"} <= await tables_with(stage, word)
-    assert "documents" in await tables_with(stage, name)
+    assert {"document_pieces", "chunks"} <= await stage.tables_with(word)
+    assert "documents" in await stage.tables_with(name)
     place = f"/knowledge-bases/{base}"
     gone = await stage.client.call("DELETE", place if whole else f"{place}/documents/{document}")
     assert gone.status == 204, gone.body
-    assert await tables_with(stage, word) - {FULL_TEXT} == await tables_with(stage, name) == set()
+    assert await stage.tables_with(word) - {FULL_TEXT} == await stage.tables_with(name) == set()
     # What reading it cost stays in the books, under a number that says nothing.
-    assert await tables_with(stage, document) == {"ledger"}
+    assert await stage.tables_with(document) == {"ledger"}

@@ -18,7 +18,7 @@ from parley.storage.tables.accounts import audit_log
 from parley.storage.tables.chats import chats, idempotency_keys, messages, questions, runs, transcript
 from parley.testing.fake_github import FakeGitHub
 from tests.contract.conftest import House
-from tests.stage import Json, Stage, Turn, caller, calls, everything, executes, says
+from tests.stage import Json, Stage, Turn, caller, calls, executes, says
 
 CREATE = {"owner": "octocat", "repo": "hello-world"}
 
@@ -160,9 +160,7 @@ def files_with(stage: Stage, word: str) -> Iterator[Path]:
 
 async def everywhere(stage: Stage, word: str) -> list[str]:
     """The tables and the files that hold the word."""
-    stored = await stage.parley.store.read(everything)
-    tables = [name for name, rows in stored.items() if word in rows]
-    return [*tables, *(path.name for path in files_with(stage, word))]
+    return [*await stage.tables_with(word), *(path.name for path in files_with(stage, word))]
 
 
 @pytest.mark.parametrize("hidden_first", [False, True])
