@@ -9,7 +9,7 @@ from sqlalchemy import select
 from parley.base.clock import SECOND, Clock
 from parley.storage import Store, open_store
 from parley.storage.tables.billing import rate_windows
-from parley.storage.windows import MOST_SUBJECTS, Windows, forget_windows
+from parley.storage.windows import MOST_AT_ONCE, MOST_SUBJECTS, Taken, Windows, forget_windows
 
 
 @pytest.fixture
@@ -105,6 +105,49 @@ async def test_a_flood_costs_the_store_nothing_once_the_window_is_full(store: St
     await store.close()
     for _ in range(1_000):
         assert (await windows.take("flooder", 5)).remaining == -1
+
+
+async def _count(store: Store) -> int:
+    return await store.read(lambda tx: tx.execute(select(rate_windows.c.taken)).scalar_one())
+
+
+async def test_a_burst_takes_no_more_than_a_share_so_that_a_restart_shuts_nobody_out(
+    store: Store, clock: Clock
+) -> None:
+    for process in range(1, 21):
+        windows = Windows(store, clock, "api", seconds=60)
+        outcomes = await asyncio.gather(*(windows.take("somebody", 1_000_000) for _ in range(50)))
+        assert all(taken.remaining >= 0 for taken in outcomes)
+        assert await _count(store) <= process * MOST_AT_ONCE
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40, 60])
+async def test_a_burst_lets_through_exactly_the_limit(store: Store, clock: Clock, limit: int) -> None:
+    windows = Windows(store, clock, "api", seconds=60)
+    outcomes = await asyncio.gather(*(windows.take("somebody", limit) for _ in range(50)))
+    passed = [taken for taken in outcomes if taken.remaining >= 0]
+    assert len(passed) == min(limit, 50)
+    assert await _count(store) <= limit
+
+
+async def test_a_caller_that_leaves_in_the_middle_of_taking_takes_nobody_with_it(store: Store, clock: Clock) -> None:
+    windows = Windows(store, clock, "api", seconds=60)
+    tries = [asyncio.create_task(windows.take("somebody", 40)) for _ in range(20)]
+    await asyncio.sleep(0)
+    tries[0].cancel()
+    tries[1].cancel()
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [True, True] + [False] * 18
+    assert all(isinstance(each, Taken) and each.remaining >= 0 for each in outcomes[2:])
+
+
+async def test_where_the_store_does_not_answer_all_who_wait_hear_it_at_once(clock: Clock) -> None:
+    gone = open_store("postgresql://postgres@127.0.0.1:1/nowhere")
+    windows = Windows(gone, clock, "api", seconds=60)
+    outcomes = await asyncio.gather(*(windows.take("somebody", 40) for _ in range(20)), return_exceptions=True)
+    await gone.close()
+    assert isinstance(outcomes[0], Exception)
+    assert all(each is outcomes[0] for each in outcomes)
 
 
 async def test_looking_counts_nothing_and_forgetting_begins_anew(store: Store, clock: Clock) -> None:

@@ -233,11 +233,12 @@ class Subscriptions:
     async def keep_sweeping(self) -> None:
         """Sweep until cancelled; one of the server's own tasks. Every process may: what it does is done once."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            # At once: what a process that died had set aside is free again when the next one starts.
             try:
                 await self.sweep()
             except STORE_TROUBLE as error:
                 log.warning("billing was not swept: %s", type(error).__name__)
+            await asyncio.sleep(SWEEP_SECONDS)
 
     def _need_payments(self) -> "Payments":
         if self._payments is None:

@@ -1,10 +1,12 @@
 """Counting calls in windows of time, one count for all processes.
 
 A window is a row. A process takes a few calls out of it at a time and spends them from memory, so that
-a busy subject costs a write every few calls; the sum over all processes never passes the limit. Once
-a window is used up every process refuses from memory, so a flood costs the store nothing.
+a busy subject costs a write every few calls; the sum over all processes never passes the limit. Calls
+that come at once share one taking: what a process takes is lost with it. Once a window is used up every
+process refuses from memory, so a flood costs the store nothing.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from sqlalchemy import delete, text
@@ -14,8 +16,9 @@ from parley.storage.engine import Store, WriteTx
 from parley.storage.tables.billing import rate_windows
 
 MOST_SUBJECTS = 50_000
-# A process takes this part of what is left at a time.
+# A process takes this part of what is left at a time, and of a wide limit no more than so many calls.
 SHARE = 16
+MOST_AT_ONCE = 1_000
 
 # A window that is over begins anew; so does one of a clock that was set back.
 _TAKE = text(
@@ -41,11 +44,16 @@ class Taken:
 
 @dataclass(slots=True)
 class _Block:
-    """What this process holds of a subject's window, and the window's count when it last looked."""
+    """What this process holds of a subject's window, and the window's count when it last looked.
+
+    ``waiting`` calls have found none held; ``asked`` is there while one of them takes more for all.
+    """
 
     window_at: int
     held: int = 0
     seen: int = 0
+    waiting: int = 0
+    asked: asyncio.Future[None] | None = None
 
 
 class Windows:
@@ -63,7 +71,12 @@ class Windows:
         now = self._clock.now()
         block = self._block(subject, now)
         if block.held == 0 and block.seen < limit:
-            await self._fetch(subject, limit, block, now)
+            block.waiting += 1
+            try:
+                while block.held == 0 and block.seen < limit:
+                    await self._refill(subject, limit, block, now)
+            finally:
+                block.waiting -= 1
         reset_at = block.window_at + self._length
         if block.held == 0:
             return Taken(limit, -1, reset_at, now)
@@ -83,8 +96,27 @@ class Windows:
         await self._store.write(lambda tx: tx.execute(statement))
         self._blocks.pop(subject, None)
 
+    async def _refill(self, subject: str, limit: int, block: _Block, now: int) -> None:
+        """One taking for all who wait; where the store refuses it, it has refused all of them."""
+        if block.asked is not None:
+            await asyncio.shield(block.asked)
+            return
+        block.asked = asked = asyncio.get_running_loop().create_future()
+        try:
+            await self._fetch(subject, limit, block, now)
+        except Exception as error:
+            asked.set_exception(error)
+            # Nobody else may be waiting; then this is nothing to complain about.
+            asked.exception()
+            raise
+        finally:
+            block.asked = None
+            if not asked.done():
+                asked.set_result(None)
+
     async def _fetch(self, subject: str, limit: int, block: _Block, now: int) -> None:
-        wanted = max(1, (limit - block.seen) // SHARE)
+        left = limit - block.seen
+        wanted = max(1, min(left, max(block.waiting, min(left // SHARE, MOST_AT_ONCE))))
         window_at, count = await self._store.write(
             lambda tx: take(tx, subject, self._rate_class, now=now, length=self._length, count=wanted)
         )
