@@ -48,6 +48,8 @@ new PerformanceObserver((list) => {
   for (const each of list.getEntries()) if (each.name === 'keydown') seen.keys.push(each.duration);
 }).observe({ type: 'event', durationThreshold: 16 });
 """
+# Looks at the last turn alone: to search the whole page so often would be measured along.
+STREAMS = "document.querySelector('.thread').lastElementChild.querySelector('[aria-busy=true]') !== null"
 GAP = """
 (() => { const e = document.querySelector('.scroller'); return e.scrollHeight - e.scrollTop - e.clientHeight; })()
 """
@@ -82,11 +84,11 @@ async def measure(page: Page, session: CDPSession) -> list[Row]:
     await page.evaluate(WATCH)
     await box.fill("Write the long report")
     await box.press("Enter")
-    busy = page.locator("article[aria-busy=true]")
-    await busy.locator(".markdown").wait_for()
+    await page.locator("article[aria-busy=true] .markdown").wait_for()
     before, frames = await metrics(session), await page.evaluate("seen.frames")
-    while await busy.count():
-        await box.press("a")
+    # Keys go to what has the focus: a locator would search the page by its labels before each, in the measured thread.
+    while await page.evaluate(STREAMS):
+        await page.keyboard.press("a")
         await asyncio.sleep(KEY_SECONDS)
     after, seen = await metrics(session), await page.evaluate("seen")
     drawn = max(1, seen["frames"] - frames)

@@ -76,19 +76,22 @@ export function ChatPage() {
   const { atEnd, toEnd } = useFollow(scroller, content, follow && state.turns.length > 0);
   const mode = composerState(state);
 
+  // These keep what they are from frame to frame: a turn is drawn anew when one of them changes.
   const send = useCallback(
-    async (text: string) => {
+    (text: string) => {
       setDraft('');
       toEnd();
-      const outcome = await store.send(text, model);
-      if (outcome === 'refused') setDraft(text);
+      void store.send(text, model).then((outcome) => {
+        if (outcome === 'refused') setDraft(text);
+      });
     },
     [store, model, setDraft, toEnd],
   );
   const resend = useCallback(
-    async (turn: Turn) => {
-      const outcome = await store.resend(turn.key);
-      if (outcome === 'refused') setDraft(turn.text);
+    (turn: Turn) => {
+      void store.resend(turn.key).then((outcome) => {
+        if (outcome === 'refused') setDraft(turn.text);
+      });
     },
     [store, setDraft],
   );
@@ -159,8 +162,8 @@ export function ChatPage() {
                 store={store}
                 scroller={scroller}
                 onEdit={edit}
-                onResend={(turn) => void resend(turn)}
-                onAgain={(text) => void send(text)}
+                onResend={resend}
+                onAgain={send}
               />
             )}
           </div>
@@ -173,12 +176,12 @@ export function ChatPage() {
               </button>
             )}
             {state.notice && (
-              <NoticeBar notice={state.notice} onRetry={() => void send(draft)} onClose={() => store.clearNotice()} />
+              <NoticeBar notice={state.notice} onRetry={() => send(draft)} onClose={() => store.clearNotice()} />
             )}
             <Composer
               text={draft}
               onText={setDraft}
-              onSend={() => void send(draft.trim())}
+              onSend={() => send(draft.trim())}
               onStop={stop}
               state={mode}
               onShowQuestion={showQuestion}
