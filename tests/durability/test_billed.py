@@ -25,7 +25,7 @@ from parley.testing.provider_proxy import Asked, ProviderProxy, json_answer
 from parley.testing.scripted_wire import ScriptedReply, ScriptedUsage
 from tests.billing.office import PLAN_FILE
 from tests.contract.conftest import ORGANIZATION
-from tests.durability.conftest import PATIENCE, Server, Site
+from tests.durability.conftest import PATIENCE, TEST_SECONDS, Server, Site
 from tests.stage import Client, Json, caller, executes, says
 
 KILLS = int(os.environ.get("PARLEY_BILLED_KILLS", "3"))
@@ -223,6 +223,7 @@ async def test_what_a_cancelled_run_held_is_free_again_after_its_server_died_bef
 # ── at random ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.timeout(TEST_SECONDS + 20 * KILLS)
 async def test_after_random_kills_under_billed_traffic_ledger_usage_and_balances_agree(
     billed: Site, github: FakeGitHub
 ) -> None:
