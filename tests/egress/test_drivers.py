@@ -1,10 +1,12 @@
 """Database drivers: they dial vetted addresses of databases only, and the store stays as it is (T7)."""
 
 import asyncio
+import gc
 import socket
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 import aiomysql
 import asyncpg
@@ -17,6 +19,7 @@ import pymongo
 import pymssql
 import pytest
 import snowflake.connector
+from pymongo.errors import ServerSelectionTimeoutError
 from sqlalchemy import make_url, text
 
 from parley.egress import Refused
@@ -92,6 +95,17 @@ async def listener() -> AsyncGenerator[tuple[int, asyncio.Event]]:
         await close_server(server)
 
 
+@contextmanager
+def silent_listener() -> Generator[int]:
+    """A port where every dial waits for an answer: the queue before it is full, and nobody takes from it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as callers:
+        for _ in range(2):
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
 @pytest.mark.parametrize("dial", DRIVERS)
 async def test_no_driver_dials_a_hostile_destination(dial: Dial, make_egress: MakeEgress, dials: Dials) -> None:
     hosts = HOSTS if dial not in {by_pymongo, by_pymongo_blocking} else HOSTS[::20]  # it retries for half a second
@@ -156,6 +170,28 @@ async def test_the_drivers_are_guarded_on_uvloop_too(dial: Dial, make_egress: Ma
                 await dial("127.0.0.1" if dial is by_pymssql else "db.example.com", port)
             async with asyncio.timeout(20):
                 await called.wait()
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": fast}) for fast in (False, True)])
+@pytest.mark.parametrize("limit", ["serverSelectionTimeoutMS=300", "connectTimeoutMS=100&serverSelectionTimeoutMS=400"])
+async def test_a_dial_that_is_given_up_leaves_no_socket_behind(limit: str, make_egress: MakeEgress) -> None:
+    gc.collect()  # what other tests left is not looked for here
+    told = "timed out" if "connect" in limit else "No servers found yet"
+    with (
+        silent_listener() as port,
+        make_egress(f"127.0.0.1:{port}").install(),
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always", ResourceWarning)
+        async with pymongo.AsyncMongoClient(f"mongodb://127.0.0.1:{port}/?{limit}") as client:
+            with pytest.raises(ServerSelectionTimeoutError, match=told):
+                await client.list_database_names()
+        async with asyncio.timeout(20):
+            while any(task.get_name().startswith("pymongo") for task in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
+        del client
+        gc.collect()
+    assert [str(one.message) for one in warned] == []
 
 
 async def test_sql_server_is_reached_at_azure_and_at_opened_hosts_only(make_egress: MakeEgress, names: Names) -> None:

@@ -7,7 +7,9 @@ can even send its client elsewhere. They reach only hosts whose operator is know
 
 import asyncio
 import os
+import socket
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 from parley.egress.guard import MONGODB, MYSQL, POSTGRESQL, SQL_SERVER, Guard, NotConnected, Refused
@@ -104,8 +106,36 @@ def guard_aiomysql(module: Any, guard: Guard, patches: Patches) -> None:
     patches.replace(module, "_open_unix_connection", lambda _open: refuse_local_socket)
 
 
+class ClosingLoop:
+    """The running loop as pymongo sees it: the same, except that a dial which is given up closes its socket.
+
+    pymongo closes it after an OSError only. Its monitors are cancelled whenever a client closes, and each one that was
+    dialling would keep a descriptor until the next garbage collection.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    async def sock_connect(self, dialling: socket.socket, address: Any) -> None:
+        """As the loop's own."""
+        try:
+            await self._loop.sock_connect(dialling, address)
+        except asyncio.CancelledError:
+            dialling.close()
+            raise
+
+
 def guard_pymongo(module: Any, guard: Guard, patches: Patches) -> None:
     """``pymongo.pool_shared``: every member of a cluster, whether named by the user, by SRV or by a server."""
+
+    def make_asyncio(whole: Any) -> Any:
+        def get_running_loop() -> ClosingLoop:
+            return ClosingLoop(whole.get_running_loop())
+
+        return SimpleNamespace(**{**vars(whole), "get_running_loop": get_running_loop})
 
     def make_async(create: Any) -> Any:
         @wraps(create)
@@ -127,6 +157,7 @@ def guard_pymongo(module: Any, guard: Guard, patches: Patches) -> None:
 
         return guarded
 
+    patches.replace(module, "asyncio", make_asyncio)
     patches.replace(module, "_async_create_connection", make_async)
     patches.replace(module, "_create_connection", make)
 
