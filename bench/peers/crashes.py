@@ -202,7 +202,7 @@ async def measure_crashes(report: Report, ground: Ground) -> None:
     figures: dict[str, dict[str, list[int]]] = {}
     for moment in MOMENTS:
         for entrant in ENTRANTS:
-            found = await _kill(ground, entrant, moment)
+            found = await kill(ground, entrant, moment)
             report.add(
                 f"killed {moment}: {entrant.title}, {TURNS} turns",
                 f"{found.alone} finished after the restart, {found.asked} once asked for; "
@@ -214,7 +214,8 @@ async def measure_crashes(report: Report, ground: Ground) -> None:
     report.figures["crashes"] = {"turns": TURNS, "alone_asked_effects_effects": figures}
 
 
-async def _kill(ground: Ground, entrant: Entrant, moment: str) -> Outcome:
+async def kill(ground: Ground, entrant: Entrant, moment: str) -> Outcome:
+    """Kill one of them at one moment, start it again, and see what becomes of its turns."""
     async with AsyncExitStack() as stack:
         name = uuid4().hex
         folder = ground.folder / name

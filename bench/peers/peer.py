@@ -21,6 +21,7 @@ from parley.testing.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".peers"
+STAMP = "made-of.txt"
 START_SECONDS = 120.0
 CREDENTIALS = (
     '[{"credential_id":"00000000-0000-4000-8000-000000000000","integration_name":"openai",'
@@ -46,11 +47,21 @@ class Peer:
         """The module of its server."""
         return f"bench.peers.{self.name.replace('-', '_')}_server"
 
+    @property
+    def folder(self) -> Path:
+        """Its own environment, never the product's."""
+        return ENVIRONMENTS / self.name
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its environment is there, made of the lock as it is now."""
+        stamp = self.folder / STAMP
+        return stamp.exists() and stamp.read_text() == self.lock.read_text()
+
     def python(self) -> Path:
-        """The Python of its own environment, made anew where the lock has changed. Never the product's."""
-        folder = ENVIRONMENTS / self.name
-        python, stamp = folder / "bin/python", folder / "made-of.txt"
-        if stamp.exists() and stamp.read_text() == self.lock.read_text():
+        """The Python of its environment, made anew where the lock has changed."""
+        folder, python = self.folder, self.folder / "bin/python"
+        if self.is_installed:
             return python
         print(f"Installing {self.title} into .peers/{self.name} (once)", file=sys.stderr)
         beside = Path(sys.executable).parent / "uv"
@@ -61,7 +72,7 @@ class Peer:
         subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
         into = ["-q", "--compile-bytecode", "--python", str(python)]
         subprocess.run([uv, "pip", "sync", *into, str(self.lock)], check=True)
-        stamp.write_text(self.lock.read_text())
+        (folder / STAMP).write_text(self.lock.read_text())
         return python
 
     def versions(self) -> Mapping[str, str]:

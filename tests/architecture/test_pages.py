@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.peers.__main__ import NAMES
+from bench.peers.crashes import MOMENTS
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -59,6 +61,30 @@ def test_the_figures_of_the_sizing_page_are_those_of_the_benchmarks() -> None:
     pairs = [(figure, unit) for *both, unit in figures for figure in both if figure]
     assert len(pairs) > 10
     assert [pair for pair in pairs if not is_measured(*pair, benchmarks)] == []
+
+
+def test_the_benchmarks_tell_of_every_peer_what_its_bench_measures_how_and_where_parley_loses() -> None:
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    section = page.partition("(`make bench-peers`)")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.MULTILINE)
+    ]
+    for measured in (
+        *("CPU a turn", "CPU of PostgreSQL a turn", "memory a turn in flight"),
+        *("to the first text, p50 / p99", "to done, p50 / p99"),
+    ):
+        told = [row[1:] for row in rows if row[0] == measured]
+        assert len(told) >= 2, measured
+        assert {len([cell for cell in cells if re.search(r"\d", cell)]) for cells in told} == {len(NAMES)}, measured
+    (store,) = re.findall(r"\*\*Store\*\*, 100 turns.*: (.*)\.\n", section)
+    assert re.findall(r"(\S+) [\d,]+ KB", store) == ["Parley", "LangChain", "pydantic-ai"]
+    for moment in MOMENTS:
+        assert any(row[0].startswith(moment) for row in rows), moment
+    killed = [row[1] for row in rows if len(row) == 5 and row[1] in NAMES]
+    assert sorted(killed) == sorted(NAMES * len(MOMENTS))
+    assert "load" in section
+    assert "requirements/peers-*.lock" in section
+    assert "**Parley loses**" in section
 
 
 def is_measured(figure: str, unit: str, page: str) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from parley.testing.fake_github import FakeGitHub
+from parley.testing.provider_proxy import ProviderProxy
 from parley.testing.scripted_wire import ScriptedReply
 from tests.cli.conftest import Finished, command
 from tests.contract.conftest import House
@@ -114,6 +115,28 @@ async def test_the_recorded_answer_reaches_the_other_model(
     assert "hello-world" in second
     assert "not_recorded" in third
     assert github.deleted == []
+
+
+async def test_a_bundle_is_replayed_without_a_store_and_reaches_nobody_but_the_model(
+    house: House, stage: Stage, github: FakeGitHub, proxy: ProviderProxy, tmp_path: Path
+) -> None:
+    file, nowhere, key = tmp_path / "turn.json", tmp_path / "nowhere", f"sk-operator-{uuid4().hex}"
+    turn = await recorded(stage, github, "offline")
+    await parley(house, "replay", turn.run_id, "--save", str(file))
+    await stage.model.script(key, LIST, executes("create_issue", CREATE, id="call_2"), says("Filed."))
+    environment = {
+        "PARLEY_DATA_DIR": str(nowhere),
+        "PARLEY_DATABASE_URL": "",
+        "OPENAI_API_KEY": key,
+        "OPENAI_BASE_URL": stage.model.openai_url,
+        # Whatever leaves for another place is seen there.
+        **proxy.environment,
+    }
+    before = len(proxy.asked)
+    ended = await parley(house, "replay", str(file), "--llm", "openai/gpt-4o", **environment)
+    assert ended.code == 0, ended.out + ended.err
+    assert not nowhere.exists()
+    assert len(proxy.asked) == before
 
 
 async def test_a_model_that_fails_is_told_and_the_code_is_1(

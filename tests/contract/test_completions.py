@@ -6,6 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from openai import AsyncOpenAI, BadRequestError
+from openai.types.chat import ChatCompletionMessageParam
 from sqlalchemy import func, select
 
 from parley.billing.plans import MICRO
@@ -15,6 +17,7 @@ from parley.testing.scripted_wire import ScriptedReply
 from tests.contract.conftest import ORGANIZATION
 from tests.stage import Answer, Json, Stage, calls, executes, says
 
+SECONDS = 20
 DELETE = executes("wipe_all", {"path": "a.txt"}, integration="mcp_box")
 
 
@@ -87,6 +90,31 @@ async def test_a_streamed_answer_comes_in_chunks_and_ends_with_done(stage: Stage
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["total_tokens"] > 0
+
+
+async def test_openais_own_client_lists_models_asks_streams_and_understands_a_refusal(stage: Stage) -> None:
+    place, organization = f"{stage.client.base_url}/v1", stage.client.organization_id
+    await stage.script(says("Hi."), ScriptedReply(text=["All ", "is ", "fine."], delay=0.02))
+    first = hello()
+    async with AsyncOpenAI(
+        api_key=stage.client.key, organization=organization, base_url=place, max_retries=0, timeout=SECONDS
+    ) as client:
+        assert "openai/gpt-4o" in [model.id async for model in client.models.list()]
+        asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": first}]
+        answer = await client.chat.completions.create(model="openai/gpt-4o", messages=asked)
+        assert answer.choices[0].message.content == "Hi."
+        assert answer.usage is not None
+        assert answer.usage.total_tokens > 0
+        asked.append({"role": "assistant", "content": "Hi."})
+        asked.append({"role": "user", "content": "And you?"})
+        pieces: list[str] = []
+        async for chunk in await client.chat.completions.create(model="openai/gpt-4o", messages=asked, stream=True):
+            pieces += [choice.delta.content for choice in chunk.choices if choice.delta.content]
+        assert "".join(pieces) == "All is fine."
+        assert len(pieces) > 1
+        with pytest.raises(BadRequestError, match="provider"):
+            await client.chat.completions.create(model="nobody/gpt", messages=asked)
+    assert len(await chat_ids(stage)) == 1
 
 
 async def test_a_conversation_that_goes_on_is_the_same_chat(stage: Stage) -> None:

@@ -32,7 +32,11 @@ async def server() -> AsyncIterator[ScriptedMcpServer]:
 
 async def connect(stage: Stage, server: ScriptedMcpServer, **more: Any) -> Json:
     """Connect the server; the row."""
-    body = {"server_url": server.url, "display_name": "Box", **more}
+    return await connect_to(stage, **{"server_url": server.url, "display_name": "Box", **more})
+
+
+async def connect_to(stage: Stage, **body: Any) -> Json:
+    """Connect whatever server the body names; the row."""
     made = await stage.client.post("/credentials/mcp-server", body)
     assert made.status == 201, made.body
     return made.body

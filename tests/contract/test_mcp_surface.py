@@ -11,14 +11,18 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from sqlalchemy import func, select
 
+from parley.billing.ledger import Charge, charge
 from parley.billing.plans import MICRO
+from parley.storage import WriteTx
 from parley.storage.tables.chats import tool_calls
 from parley.testing.fake_github import FakeGitHub
 from parley.testing.mcp_server import ScriptedMcpServer, mcp_server
+from tests.billing.office import put_on
 from tests.contract.conftest import ORGANIZATION
 from tests.stage import Answer, Json, Stage
 
 MISSING = "11111111-1111-4111-8111-999999999999"
+CREATE = {"owner": "octocat", "repo": "hello-world", "title": "Bug"}
 
 
 @pytest.fixture
@@ -116,8 +120,7 @@ async def test_an_action_runs_with_the_organizations_account_and_is_counted(
 
 
 async def test_the_same_idempotency_key_runs_once(stage: Stage, connected: FakeGitHub) -> None:
-    create = {"owner": "octocat", "repo": "hello-world", "title": "Bug"}
-    arguments = {"integration_name": "github", "action_name": "create_issue", "parameters": create}
+    arguments = {"integration_name": "github", "action_name": "create_issue", "parameters": CREATE}
     runs = [await ask(stage, "run_action", **arguments, idempotency_key="k1") for _ in range(2)]
     assert runs[0] == runs[1]
     assert len(connected.created) == 1
@@ -138,6 +141,35 @@ async def test_an_action_that_asks_waits_for_a_person_and_then_runs_once(
     assert (ended["status"], ended["output"]["status"]) == ("finished", "ok")
     assert server.calls == [("wipe_all", {"deep": True})]
     assert await stage.sent() == []
+
+
+async def test_what_the_organizations_own_policy_asks_about_waits_here_too(stage: Stage, connected: FakeGitHub) -> None:
+    name = {"integration_name": "github", "action_name": "create_issue"}
+    assert (await ask(stage, "describe_action", **name))["asks_first"] is None
+    strict = {"approval_policy": "strict"}
+    assert (await stage.client.call("PUT", "/organizations/settings/approval-policy", strict)).status == 200
+    assert (await ask(stage, "describe_action", **name))["asks_first"] is not None
+    run = await ask(stage, "run_action", **name, parameters=CREATE)
+    assert (run["status"], connected.created) == ("needs_approval", [])
+    await approve(stage, run, answer=True)
+    assert (await ask(stage, "get_run", run_id=run["run_id"]))["output"]["status"] == "ok"
+    assert len(connected.created) == 1
+
+
+async def test_an_organization_without_credits_is_denied_as_in_a_chat_and_nothing_runs(
+    stage: Stage, connected: FakeGitHub
+) -> None:
+    def use_up(tx: WriteTx) -> None:
+        put_on(stage.client.organization_id, "free")(tx)
+        everything = Charge("used", "tool", 200 * MICRO)
+        assert charge(tx, stage.parley.plans, stage.client.organization_id, everything, stage.clock.now()) is None
+
+    await stage.parley.store.write(use_up)
+    refused = await stage.client.post("/assistant/chat", {"message": "Hi", "llm": stage.llm})
+    assert (refused.status, refused.body["code"]) == (402, "credit_plan_exhausted")
+    run = await ask(stage, "run_action", integration_name="github", action_name="create_issue", parameters=CREATE)
+    assert (run["failed"], run["denial"]["code"]) == (True, "credit_plan_exhausted")
+    assert connected.created == []
 
 
 async def test_a_person_who_declines_runs_nothing(stage: Stage, server: ScriptedMcpServer) -> None:

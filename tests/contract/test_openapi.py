@@ -98,6 +98,15 @@ async def test_a_document_is_shown_first_and_nothing_is_stored(stage: Stage) -> 
     assert (await stage.client.get("/integrations/openapi")).body == {"integrations": [], "total_count": 0}
 
 
+async def test_each_verb_proposes_an_effect(stage: Stage) -> None:
+    effects = {
+        "get": "read", "head": "read", "post": "write", "put": "write", "patch": "write", "delete": "destructive",
+        "options": "destructive", "trace": "destructive",
+    }  # fmt: skip
+    seen = await look(stage, spec_of(paths={"/x": {verb: {"operationId": f"{verb}_x"} for verb in effects}}))
+    assert {each["name"].partition("_")[0]: each["proposed_effect"] for each in seen["actions"]} == effects
+
+
 async def test_what_was_seen_is_imported_with_the_reviewers_word_and_the_audit_says_so(stage: Stage) -> None:
     made = await bring(stage, effects={"get_task": "egress", "remove_task": "write"})
     effects = {action["name"]: action["effect"] for action in made["actions"]}

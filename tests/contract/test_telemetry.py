@@ -210,6 +210,12 @@ async def test_what_is_scraped_leads_to_the_trace(watched: Watched, github: Fake
     assert "# {" not in await watched.scrape(Accept="text/plain")
 
 
+async def test_metrics_stand_at_their_own_address_and_not_at_the_servers(watched: Watched) -> None:
+    assert "parley_runs_running" in await watched.scrape()
+    assert (await watched.stage.client.get("/metrics")).status == 404
+    assert not [path for path in (await watched.stage.client.get("/openapi.json")).body["paths"] if "metrics" in path]
+
+
 async def test_a_tool_that_a_model_made_up_is_no_label(watched: Watched) -> None:
     await watched.stage.turn(calls("made_up_by_a_model", {}), says("There is none."))
     scraped = await watched.scrape()
@@ -270,6 +276,7 @@ def test_settings_of_telemetry_are_read() -> None:
     assert read_settings({"PARLEY_METRICS_BIND": "0.0.0.0:9464"}).metrics_bind == ("0.0.0.0", 9464)
     assert read_settings({"PARLEY_METRICS_BIND": "[::1]:9464"}).metrics_bind == ("::1", 9464)
     assert read_settings({"PARLEY_METRICS_BIND": ":9464"}).metrics_bind == ("127.0.0.1", 9464)
+    assert not read_settings({}).trace_content
     assert read_settings({"PARLEY_TRACE_CONTENT": "1"}).trace_content
     with pytest.raises(SettingsError, match="PARLEY_TRACE_CONTENT"):
         read_settings({"PARLEY_TRACE_CONTENT": "yes"})

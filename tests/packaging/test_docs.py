@@ -4,12 +4,15 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from parley.base.settings import Settings
+from parley.base.settings import Settings, read_settings
+from parley.testing.server import served
 from tests.conftest import ROOT
 from tests.packaging.test_deploy import accepted
 
@@ -26,6 +29,7 @@ OTHER_SETTINGS = {
     *("PARLEY_URL", "PARLEY_API_KEY", "PARLEY_ORGANIZATION_ID", "PARLEY_BACKUP_PASSPHRASE"),
     *("PARLEY_DATABASE_PASSWORD", "PARLEY_TEST_POSTGRES_URL"),
 }
+NO_OLLAMA = {"OLLAMA_HOST": "http://127.0.0.1:9", "PARLEY_ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
 KNOWN = {f"PARLEY_{each.name.upper()}" for each in fields(Settings)} | OTHER_SETTINGS
 
 
@@ -63,7 +67,27 @@ def test_every_setting_that_a_page_names_exists(page: Path) -> None:
     assert set(re.findall(r"\bPARLEY_[A-Z_]*[A-Z]\b", page.read_text())) <= KNOWN
 
 
-def test_the_documentation_builds_and_has_every_route(tmp_path: Path) -> None:
+@pytest.fixture
+async def routes(tmp_path: Path) -> list[str]:
+    """Every route of a running server's OpenAPI document, as ``GET /path``."""
+    settings = read_settings({"PARLEY_DATA_DIR": str(tmp_path / "var"), "PARLEY_PORT": "0", **NO_OLLAMA})
+    async with (
+        served(settings) as (_, url),
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/openapi.json") as answer,
+    ):
+        paths = (await answer.json())["paths"]
+    return [f"{verb.upper()} {path}" for path, operations in paths.items() for verb in operations]
+
+
+def test_the_upgrade_notes_have_a_row_for_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    notes = (DOCS / "operations.md").read_text().partition("## Upgrading")[2]
+    (row,) = re.findall(rf"^\| {re.escape(version)} \| (.+) \|$", notes, re.MULTILINE)
+    assert row.strip()
+
+
+async def test_the_documentation_builds_and_has_every_route(tmp_path: Path, routes: list[str]) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
@@ -73,13 +97,9 @@ def test_the_documentation_builds_and_has_every_route(tmp_path: Path) -> None:
         timeout=55,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    api = (tmp_path / "site" / "api.html").read_text()
-    for route in (
-        "POST /assistant/chat",
-        "GET /assistant/chat/{chat_id}/export",
-        "PUT /organizations/settings/retention",
-    ):
-        assert f"<code>{route}</code>" in api
+    shown = re.findall(r"<h3[^>]*><code>([A-Z]+ /[^<]*)</code>", (tmp_path / "site" / "api.html").read_text())
+    assert "PUT /organizations/settings/retention" in shown
+    assert sorted(shown) == sorted(routes)
     decisions = (tmp_path / "site" / "decisions" / "index.html").read_text()
     for path in (DOCS / "decisions").glob("0*.md"):
         assert f'href="{path.stem}.html"' in decisions

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -40,8 +41,17 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert not [name for name in packed if "tests" in name.split("/")]
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server of the wheel: where it answers, and what it had printed by then."""
+
+    url: str
+    said: str
+
+
 @asynccontextmanager
-async def serving(wheel: Path, folder: Path) -> AsyncGenerator[str]:
+async def serving(wheel: Path, folder: Path) -> AsyncGenerator[Served]:
+    """Install the wheel into the folder and serve from an empty one beside it, with defaults but for the port."""
     installed, empty = folder / "installed", folder / "empty"
     empty.mkdir()
     command = [UV, "pip", "install", "--quiet", "--no-deps", "--python", sys.executable, "--target", installed, wheel]
@@ -63,23 +73,25 @@ async def serving(wheel: Path, folder: Path) -> AsyncGenerator[str]:
     )
     try:
         assert process.stdout is not None
+        said = ""
         async with asyncio.timeout(SECONDS):
             async for line in process.stdout:
                 if line.startswith(b"Parley answers on "):
-                    yield line.decode().removeprefix("Parley answers on ").strip()
                     break
+                said += line.decode()
             else:
                 raise AssertionError("it ended before it answered")
+        yield Served(line.decode().removeprefix("Parley answers on ").strip(), said)
     finally:
         process.kill()
         await process.wait()
 
 
 async def test_the_wheel_serves_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
-    async with serving(wheel, tmp_path) as url, aiohttp.ClientSession() as session:
-        async with session.get(f"{url}/system/health") as health:
+    async with serving(wheel, tmp_path) as served, aiohttp.ClientSession() as session:
+        async with session.get(f"{served.url}/system/health") as health:
             assert (health.status, (await health.json())["status"]) == (200, "healthy")
-        async with session.get(f"{url}/app/") as page:
+        async with session.get(f"{served.url}/app/") as page:
             assert "<div id=" in await page.text()
     # It made its store where it stood, with the newest schema: the migrations came along.
     assert (tmp_path / "empty" / "var" / "parley.db").exists()
