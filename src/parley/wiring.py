@@ -347,9 +347,17 @@ def _surface(
         auth.routes(identity, accounts),
         sessions.routes(identity, accounts, browser),
         api_keys.routes(identity, accounts),
-        organizations.routes(identity, accounts, _llm_listing(models, credentials, chats.llms), settings.base_url),
+        organizations.routes(
+            identity,
+            accounts,
+            _llm_listing(models, credentials, chats.llms),
+            settings.base_url,
+            settings.approval_policy,
+        ),
         apis.routes(identity, actions.apis, chats.store),
-        integrations.routes(identity, catalog, models.entries, settings.environment, settings.approval_policy),
+        integrations.routes(
+            identity, accounts, catalog, models.entries, settings.environment, settings.approval_policy
+        ),
         completions.routes(identity, chats),
         mcp.routes(identity, ActionServer(chats, accounts, Directory(actions, credentials)), VERSION),
         mcp_servers.routes(identity, actions.servers, chats.store, credentials),

@@ -256,6 +256,7 @@ class TestPreferences:
             "llm_model_visibility": {},
             "composer_llm": None,
             "approval_policy": None,
+            "operator_approval_policy": "catalog",
             "fallback_llm": None,
             "chat_retention_days": None,
         }

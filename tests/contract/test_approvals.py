@@ -263,3 +263,23 @@ async def test_an_organization_may_be_stricter_than_the_operator_and_never_loose
     after = await stage.follow((await stage.resume(turn, YES)).body)
     assert after.data("tool_result")["output"]["status"] == "ok"
     assert len(github.created) == 1
+
+
+async def test_the_catalog_says_what_asks_first_in_the_organization_that_the_request_names(stage: Stage) -> None:
+    async def why(organization_id: str) -> str | None:
+        header = {"X-Organization-ID": organization_id}
+        entry = (await stage.client.call("GET", "/integrations/tools/github", **header)).body
+        [creating] = [action for action in entry["actions"] if action["name"] == "create_issue"]
+        return creating["asks_first"]
+
+    ours = stage.client.organization_id
+    other = (await stage.client.post("/organizations", {"name": "Elsewhere"})).body["organization"]["id"]
+    assert await why(ours) is None
+    chosen = {"approval_policy": "strict"}
+    assert (await stage.client.call("PUT", "/organizations/settings/approval-policy", chosen)).status == 200
+    assert "every change asks first" in str(await why(ours))
+    assert "every change asks first" in str(await why(ours.upper()))
+    assert await why(other) is None
+    assert await why("99999999-9999-4999-8999-999999999999") is None
+    settings = (await stage.client.get("/organizations/settings")).body
+    assert (settings["approval_policy"], settings["operator_approval_policy"]) == ("strict", "catalog")

@@ -37,7 +37,8 @@ async def web(store: Store, catalog: Catalog) -> AsyncIterator[httpx.AsyncClient
     known = shipped_catalogue()
     models = [provider_entry(provider, known.of(provider.name), "1") for provider in PROVIDERS]
     app = FastAPI(redirect_slashes=False)
-    app.include_router(integrations.routes(Identity(accounts, Browser("")), catalog, lambda: models, OAUTH_APP))
+    identity = Identity(accounts, Browser(""))
+    app.include_router(integrations.routes(identity, accounts, catalog, lambda: models, OAUTH_APP))
     install_errors(app)
     async with served(app) as url:
         headers = {"Authorization": f"Bearer {first.api_key}", "X-Organization-ID": first.organization_id}
@@ -208,6 +209,6 @@ async def test_a_picture_is_drawn_for_every_name_without_a_key(web: httpx.AsyncC
 async def test_an_integration_that_does_not_load_is_shown_as_unavailable() -> None:
     broken = Integration("example", "Example", "For tests")
     catalog = Catalog(Index(FORMAT, "0", {}, (summarized(broken, ("no_such_driver",)),)))
-    entry = Shelf(catalog, list, {}).whole("example", ("tool",))
+    entry = Shelf(catalog, list, {}).whole("example", ("tool",), "catalog")
     assert entry["status"] == "unavailable"
     assert entry["unavailable_reason"] == "needs no_such_driver, which is not installed"

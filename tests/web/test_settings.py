@@ -125,17 +125,19 @@ async def test_the_audit_log_says_who_did_what_and_is_filtered(visitor: Visitor)
 
 
 REFUSAL = "Only the owner of the organization may do this."
-LISTS = {
-    "/settings/keys": "**/api-keys*",
-    "/settings/members": "**/dashboard/users*",
-    "/settings/audit": "**/dashboard/logs*",
-    "/usage": "**/dashboard/analytics/**",
-    "/integrations": "**/integrations/**",
-    "/integrations?tab=connections": "**/credentials*",
-    "/integrations?tab=servers": "**/credentials*",
-    "/knowledge": "**/knowledge-bases*",
-    "/settings": "**/organizations/llms*",
-}
+LISTS = [
+    ("/settings/keys", "**/api-keys*"),
+    ("/settings/members", "**/dashboard/users*"),
+    ("/settings/audit", "**/dashboard/logs*"),
+    ("/usage", "**/dashboard/analytics/**"),
+    ("/integrations", "**/integrations/**"),
+    ("/integrations?tab=connections", "**/credentials*"),
+    ("/integrations?tab=servers", "**/credentials*"),
+    ("/knowledge", "**/knowledge-bases*"),
+    ("/settings", "**/organizations/llms*"),
+    ("/settings", "**/organizations/settings*"),
+    ("/integrations/github", "**/organizations/settings*"),
+]
 
 
 EMPTY = {
@@ -157,8 +159,8 @@ async def test_a_list_of_nothing_says_what_it_is_for(visitor: Visitor) -> None:
         await expect(visitor.page.get_by_text(sentence)).to_be_visible()
 
 
-@pytest.mark.parametrize("path", LISTS)
-async def test_a_list_shows_that_it_is_on_its_way(visitor: Visitor, path: str) -> None:
+@pytest.mark.parametrize(("path", "read"), LISTS)
+async def test_a_list_shows_that_it_is_on_its_way(visitor: Visitor, path: str, read: str) -> None:
     arrives = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -166,7 +168,7 @@ async def test_a_list_shows_that_it_is_on_its_way(visitor: Visitor, path: str) -
             await arrives.wait()
         await route.continue_()
 
-    await visitor.context.route(LISTS[path], hold)
+    await visitor.context.route(read, hold)
     await visitor.page.goto(f"{visitor.base_url}/app{path}")
     loading = visitor.page.get_by_role("main").get_by_role("status", name="Loading")
     await expect(loading.first).to_be_visible()
@@ -175,9 +177,9 @@ async def test_a_list_shows_that_it_is_on_its_way(visitor: Visitor, path: str) -
     await expect(visitor.page.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize(("path", "read"), LISTS)
 async def test_a_list_that_cannot_be_had_says_so_and_a_role_that_lacks_leaves_the_page_readable(
-    visitor: Visitor, path: str
+    visitor: Visitor, path: str, read: str
 ) -> None:
     heading = visitor.page.get_by_role("heading", level=1)
 
@@ -185,22 +187,22 @@ async def test_a_list_that_cannot_be_had_says_so_and_a_role_that_lacks_leaves_th
         asks_for_data = route.request.resource_type == "fetch"
         await (route.fulfill(status=403, body=json.dumps({"detail": REFUSAL})) if asks_for_data else route.continue_())
 
-    await visitor.context.route(LISTS[path], refuse)
+    await visitor.context.route(read, refuse)
     await visitor.go(path)
     role = visitor.page.get_by_role("alert").filter(has_text=REFUSAL)
     await expect(role.first).to_be_visible()
     await expect(heading).to_be_visible()
-    await visitor.context.unroute(LISTS[path])
+    await visitor.context.unroute(read)
 
     async def break_(route: Route) -> None:
         asks_for_data = route.request.resource_type == "fetch"
         await (route.fulfill(status=400, body=json.dumps({"detail": "Odd."})) if asks_for_data else route.continue_())
 
-    await visitor.context.route(LISTS[path], break_)
+    await visitor.context.route(read, break_)
     await visitor.page.reload()
     alert = visitor.page.get_by_role("alert").filter(has_text="Odd.")
     await expect(alert.first).to_be_visible()
-    await visitor.context.unroute(LISTS[path])
+    await visitor.context.unroute(read)
     await alert.first.get_by_role("button", name="Try again").click()
     await expect(alert).to_have_count(0)
 

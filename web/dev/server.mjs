@@ -118,7 +118,7 @@ const routes = {
   'GET /auth/me/organizations': () => ({ organizations: ORGANIZATIONS }),
   'POST /auth/session': () => ({}),
   'GET /organizations/llms': () => ({ active_llms: models, inactive_llms: [] }),
-  'GET /organizations/settings': () => ({ composer_llm: { integration_name: 'demo', provider_id: 'demo', model_id: 'demo' }, fallback_llm: null, llm_model_visibility: {} }),
+  'GET /organizations/settings': () => ({ composer_llm: { integration_name: 'demo', provider_id: 'demo', model_id: 'demo' }, fallback_llm: null, llm_model_visibility: {}, approval_policy: null, operator_approval_policy: 'catalog', chat_retention_days: null }),
   'GET /integrations/browse': (query) => ({ integrations: integrations.filter((each) => !query.get('search') || JSON.stringify(each).includes(query.get('search'))).map(({ actions, ...brief }) => ({ ...brief, action_count: actions.length })), has_more: false }),
   'GET /credentials': (query) => (query.get('integration_name') ? { credentials: credentials.filter((each) => each.integration_name === query.get('integration_name')) } : { integrations: Object.groupBy ? Object.fromEntries(Object.entries(Object.groupBy(credentials, (each) => each.integration_name)).map(([name, list]) => [name, { credentials: list }])) : Object.fromEntries(credentials.map((each) => [each.integration_name, { credentials: credentials.filter((other) => other.integration_name === each.integration_name) }])) }),
   'POST /credentials/test-temporary': (_, body) => ({ is_valid: !JSON.stringify(body).includes('wrong'), message: 'the key was not accepted' }),

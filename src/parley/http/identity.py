@@ -160,6 +160,12 @@ class OwnerDoor(_OrganizationDoor):
         return await self._identity.authenticate_owner(request.scope)
 
 
+def own_organization(scope: Scope, user: User) -> str | None:
+    """The organization that a request names, if its user may act there: for routes that need none."""
+    named = (_organization(scope) or "").lower()
+    return named if named in user.roles else None
+
+
 def address_of(scope: Scope) -> str:
     """The address a request came from; empty when the server does not know it."""
     client = scope.get("client")

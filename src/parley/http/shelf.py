@@ -32,7 +32,10 @@ class IntegrationNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One integration as lists are filtered and sorted; ``make`` gives its wire form with all details."""
+    """One integration as lists are filtered and sorted.
+
+    ``make`` gives its wire form with all details; the policy decides what asks first.
+    """
 
     name: str
     kind: Kind
@@ -40,25 +43,18 @@ class Item:
     categories: Sequence[str]
     auth_types: Sequence[str]
     text: str
-    make: Callable[[], JsonObject]
+    make: Callable[[ApprovalPolicy], JsonObject]
 
 
 class Shelf:
     """Everything that can be connected.
 
     ``llm_providers`` gives the model providers as they are now, in their wire form; the operator's
-    OAuth apps are in ``environment`` under the names the manifests give; ``policy`` decides what asks first.
+    OAuth apps are in ``environment`` under the names the manifests give.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        llm_providers: LlmProviders,
-        environment: Mapping[str, str],
-        policy: ApprovalPolicy = "catalog",
-    ) -> None:
+    def __init__(self, catalog: Catalog, llm_providers: LlmProviders, environment: Mapping[str, str]) -> None:
         self._catalog = catalog
-        self._policy: ApprovalPolicy = policy
         self._llm_providers = llm_providers
         self._environment = environment
         self._fixed = (*self._tools(), *self._knowledge())
@@ -82,11 +78,11 @@ class Shelf:
         ]
         return sorted(matching, key=lambda item: (item.display_name.lower(), item.kind))
 
-    def whole(self, name: str, kinds: Sequence[Kind]) -> JsonObject:
-        """One integration with its details. Raises IntegrationNotFound."""
+    def whole(self, name: str, kinds: Sequence[Kind], policy: ApprovalPolicy) -> JsonObject:
+        """One integration with its details, and what asks first under the policy. Raises IntegrationNotFound."""
         for item in self._items(kinds):
             if item.name == name:
-                return item.make()
+                return item.make(policy)
         raise IntegrationNotFound(name)
 
     def display_name(self, name: str) -> str:
@@ -122,7 +118,7 @@ class Shelf:
                 make=partial(self._tool, summary.name),
             )
 
-    def _tool(self, name: str) -> JsonObject:
+    def _tool(self, name: str, policy: ApprovalPolicy) -> JsonObject:
         integration = self._catalog.find(name)
         if integration is None:
             raise IntegrationNotFound(name)
@@ -140,14 +136,16 @@ class Shelf:
             "status": "active" if broken is None else "unavailable",
             "unavailable_reason": broken,
             "recommended": False,
-            "actions": [{**_action(action), **self._gate(integration, action)} for action in integration.actions],
+            "actions": [
+                {**_action(action), **self._gate(integration, action, policy)} for action in integration.actions
+            ],
             "auth_schemas": _auth_schemas(integration),
         }
 
-    def _gate(self, integration: Integration, action: Action) -> JsonObject:
+    def _gate(self, integration: Integration, action: Action, policy: ApprovalPolicy) -> JsonObject:
         """What the action does, and why it asks first whatever it is called with; None where it runs at once."""
         effect = self._catalog.listed_effect(integration, action)
-        reason = asks_first(self._policy, integration.name, action.name, {}, effect)
+        reason = asks_first(policy, integration.name, action.name, {}, effect)
         return {"effect": effect.effect, "asks_first": None if reason is None else reason.sentence}
 
     def _models(self) -> Iterator[Item]:
@@ -163,7 +161,7 @@ class Shelf:
                 categories=listed,
                 auth_types=[str(schema["auth_type"]) for schema in _objects(provider["auth_schemas"])],
                 text="\n".join((name, display_name, str(provider["description"]), *listed)).lower(),
-                make=partial(dict, entry),
+                make=partial(_same, entry),
             )
 
     def _knowledge(self) -> Iterator[Item]:
@@ -191,8 +189,12 @@ class Shelf:
                 categories=provider.categories,
                 auth_types=[schema.auth_type for schema in behind.auth_schemas] if behind else [],
                 text=provider.text,
-                make=partial(dict, entry),
+                make=partial(_same, entry),
             )
+
+
+def _same(entry: JsonObject, _policy: ApprovalPolicy) -> JsonObject:
+    return dict(entry)
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:

@@ -49,8 +49,15 @@ export interface ShownModel {
   display_name?: string | null;
 }
 
+/** When a person is asked before an action runs. */
+export type ApprovalPolicy = 'documented' | 'catalog' | 'guarded' | 'strict';
+
 export interface OrganizationSettings {
+  /** The models that are shown, by integration; one that is absent shows all of its models. */
   llm_model_visibility: { [integration: string]: ShownModel[] };
+  /** The organization's own choice, which counts where it is the stricter one. */
+  approval_policy: ApprovalPolicy | null;
+  operator_approval_policy: ApprovalPolicy;
   composer_llm: LlmChoice | null;
   fallback_llm: LlmChoice | null;
   /** Days that a chat is kept after its last word; null: for ever. */

@@ -23,6 +23,8 @@ const settingsWith = (composer_llm: LlmChoice | null): OrganizationSettings => (
   llm_model_visibility: {},
   composer_llm,
   fallback_llm: null,
+  approval_policy: null,
+  operator_approval_policy: 'catalog',
   chat_retention_days: null,
 });
 

@@ -61,6 +61,10 @@ export interface Offered {
 }
 
 export interface Models extends Offered {
+  /** Every model there is a credential for, shown or not. */
+  all: LlmModel[];
+  /** The models that are shown, by integration; one that is absent shows all of its models. */
+  shown: OrganizationSettings['llm_model_visibility'];
   loading: boolean;
   problem: unknown;
   refetch: () => void;
@@ -99,6 +103,8 @@ export function useModels(): Models {
   const settings = useQuery(settingsQuery(api));
   return {
     ...offeredBy(list.data, settings.data),
+    all: list.data?.active_llms ?? [],
+    shown: settings.data?.llm_model_visibility ?? {},
     loading: list.isPending || settings.isPending,
     problem: list.error ?? settings.error,
     refetch: () => {

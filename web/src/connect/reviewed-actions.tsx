@@ -7,6 +7,7 @@ import { several, words } from '../ui/format';
 import { ParameterTable } from '../ui/parameter-table';
 import { useToast } from '../ui/toast';
 import { EffectBadge, EffectSelect, parametersOf } from './effects';
+import { PolicyNote } from './policy-note';
 
 /** An action that a server or a document brought: nothing is known of it but what people have said. */
 export interface ReviewedAction {
@@ -83,6 +84,7 @@ export function ReviewedActions({
     <section className="panel" aria-labelledby="reviewed">
       <h2 id="reviewed">{several(actions.length, noun)}</h2>
       <p className="muted small-text">{standing(actions.length, open)}</p>
+      <PolicyNote />
       {actions.length > SEARCH_FROM && (
         <div className="toolbar">
           <input

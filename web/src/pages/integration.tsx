@@ -7,6 +7,7 @@ import type { Integration, IntegrationAction } from '../api/types';
 import { Connections } from '../connect/connections';
 import { isPooled, optionsOf } from '../connect/fields';
 import { PROVIDERS } from '../connect/place';
+import { PolicyNote } from '../connect/policy-note';
 import { safeLink } from '../md/links';
 import { BackLink } from '../shell/back-link';
 import { Page } from '../shell/page';
@@ -50,10 +51,9 @@ function Actions({ actions }: { actions: readonly IntegrationAction[] }) {
     <section className="panel" aria-labelledby="actions">
       <h2 id="actions">{several(actions.length, 'action')}</h2>
       <p className="muted small-text">
-        {askers === 0
-          ? 'All of them run as soon as the assistant calls them.'
-          : `${askers} of them ${askers === 1 ? 'asks' : 'ask'} you first, every time. The others run as soon as the assistant calls them.`}
+        {askers === 0 ? 'None of them asks' : `${askers} of them ${askers === 1 ? 'asks' : 'ask'}`} you first, every time.
       </p>
+      <PolicyNote />
       {actions.length > SEARCH_FROM && (
         <div className="toolbar">
           <input

@@ -8,7 +8,9 @@ import { choiceOf, modelName, type Models, sameChoice, useModels } from '../chat
 import { PROVIDERS } from '../connect/place';
 import { type Preferences, setPreferences, usePreferences } from '../preferences';
 import { useSession } from '../session';
+import { Approvals } from '../settings/approvals';
 import { Retention } from '../settings/retention';
+import { ShownModels } from '../settings/shown-models';
 import { Page } from '../shell/page';
 import { Select, SecretField } from '../ui/field';
 import { Icon, type IconName } from '../ui/icon';
@@ -115,6 +117,7 @@ function OrganizationModels() {
             options={[{ value: '', label: 'No other model' }, ...(lost ? [lost] : []), ...options]}
             onChange={(key) => saveFallback.mutate(key)}
           />
+          <ShownModels models={models} />
         </>
       )}
       <p className="small-text">
@@ -255,6 +258,7 @@ export default function SettingsPage() {
           <Invitations />
           <Looks />
           <OrganizationModels />
+          <Approvals />
           <Retention />
           <Password />
         </div>

@@ -1,14 +1,16 @@
 """What can be connected (contract §11): tools, model providers, knowledge providers, and their pictures."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
+from parley.accounts import Accounts, User
 from parley.base.settings import ApprovalPolicy
-from parley.http.identity import Identity
+from parley.equipment.equip import stricter
+from parley.http.identity import Identity, own_organization
 from parley.http.schemas import NOT_FOUND, described
 from parley.http.shelf import KINDS, LOGOS, Kind, LlmProviders, Shelf
 from parley.integrations import Catalog, monogram
@@ -107,28 +109,41 @@ class IntegrationPage(BaseModel):
     has_more: bool
 
 
+type PolicyOf = Callable[[Request, User], Awaitable[ApprovalPolicy]]
+"""A dependency: the policy that counts for who asks."""
+
+
 def routes(
     identity: Identity,
+    accounts: Accounts,
     catalog: Catalog,
     llm_providers: LlmProviders,
     environment: Mapping[str, str],
-    policy: ApprovalPolicy = "catalog",
+    operator: ApprovalPolicy = "catalog",
 ) -> APIRouter:
     """The catalog's routes, and the pictures' under ``/app/logos``, which need no key.
 
     ``llm_providers`` gives the model providers as they are now, in their wire form; the operator's
-    OAuth apps are in ``environment`` under the names the manifests give; ``policy`` decides what asks first.
+    OAuth apps are in ``environment`` under the names the manifests give. ``operator`` decides what asks
+    first, and where the request names an organization of its user's, a stricter policy of that.
     """
-    shelf = Shelf(catalog, llm_providers, environment, policy)
+
+    async def policy(request: Request, user: Annotated[User, Depends(identity.user)]) -> ApprovalPolicy:
+        organization_id = own_organization(request.scope, user)
+        if organization_id is None:
+            return operator
+        return stricter(operator, (await accounts.organizations.settings(organization_id)).approval_policy)
+
+    shelf = Shelf(catalog, llm_providers, environment)
     router = APIRouter(prefix="/integrations", tags=["integrations"], dependencies=[Depends(identity.user)])
-    _browse_route(router, shelf)
+    _browse_route(router, shelf, policy)
     for path, kind in PATHS.items():
-        _kind_routes(router, shelf, path, kind)
+        _kind_routes(router, shelf, policy, path, kind)
 
     @router.get("/{name}", response_model=IntegrationEntry, responses=NOT_FOUND)
-    async def detail(name: str) -> Response:
+    async def detail(name: str, asking: Annotated[ApprovalPolicy, Depends(policy)]) -> Response:
         """One integration of whichever kind has the name."""
-        return _json({"actions": [], "models": [], **shelf.whole(name, KINDS)})
+        return _json({"actions": [], "models": [], **shelf.whole(name, KINDS, asking)})
 
     both = APIRouter()
     both.include_router(router)
@@ -136,15 +151,17 @@ def routes(
     return both
 
 
-def _browse_route(router: APIRouter, shelf: Shelf) -> None:
+def _browse_route(router: APIRouter, shelf: Shelf, policy: PolicyOf) -> None:
     @router.get("/browse", response_model=IntegrationPage, responses=described())
     async def browse(
+        *,
+        asking: Annotated[ApprovalPolicy, Depends(policy)],
         category: str | None = None,
         kind: Annotated[Kind | None, Query(alias="type")] = None,
         auth_type: str | None = None,
         search: str | None = None,
-        include_details: bool = True,  # noqa: FBT001, FBT002 - the wire's own switches
-        paginate: bool = True,  # noqa: FBT001, FBT002
+        include_details: bool = True,
+        paginate: bool = True,
         page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1,
         page_size: Annotated[int, Query(ge=1, le=100)] = 50,
     ) -> Response:
@@ -152,10 +169,10 @@ def _browse_route(router: APIRouter, shelf: Shelf) -> None:
         kinds = KINDS if kind is None else (kind,)
         found = shelf.found(kinds, category=category, auth_type=auth_type, search=search)
         page, page_size = (page, page_size) if paginate else (1, max(len(found), 1))
-        shown = found[(page - 1) * page_size : page * page_size]
+        whole = [one.make(asking) for one in found[(page - 1) * page_size : page * page_size]]
         return _json(
             {
-                "integrations": [one.make() if include_details else _brief(one.make()) for one in shown],
+                "integrations": [entry if include_details else _brief(entry) for entry in whole],
                 "total": len(found),
                 "page": page,
                 "page_size": page_size,
@@ -164,16 +181,16 @@ def _browse_route(router: APIRouter, shelf: Shelf) -> None:
         )
 
 
-def _kind_routes(router: APIRouter, shelf: Shelf, path: str, kind: Kind) -> None:
+def _kind_routes(router: APIRouter, shelf: Shelf, policy: PolicyOf, path: str, kind: Kind) -> None:
     @router.get(f"/{path}", response_model=list[IntegrationEntry], responses=described(), name=f"list_{kind}s")
-    async def listing(category: str | None = None) -> Response:
+    async def listing(asking: Annotated[ApprovalPolicy, Depends(policy)], category: str | None = None) -> Response:
         """Every integration of one kind, without its details."""
-        return _json([_brief(one.make()) for one in shelf.found((kind,), category=category)])
+        return _json([_brief(one.make(asking)) for one in shelf.found((kind,), category=category)])
 
     @router.get(f"/{path}/{{name}}", response_model=IntegrationEntry, responses=NOT_FOUND, name=f"{kind}_detail")
-    async def detail(name: str) -> Response:
+    async def detail(name: str, asking: Annotated[ApprovalPolicy, Depends(policy)]) -> Response:
         """One integration of one kind, with its actions or models and the ways to connect it."""
-        return _json(shelf.with_oauth(shelf.whole(name, (kind,))))
+        return _json(shelf.with_oauth(shelf.whole(name, (kind,), asking)))
 
 
 def _logo_route(router: APIRouter, shelf: Shelf) -> None:

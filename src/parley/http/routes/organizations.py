@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from parley.accounts import Accounts, Caller, Invited, LlmChoice, OrganizationSettings, User
 from parley.base.clock import iso
 from parley.base.errors import BadRequest, NotFound
+from parley.base.settings import ApprovalPolicy
 from parley.http.identity import Identity
 from parley.http.routes.auth import DoneOut, InvitationsOut, invitation_out
 from parley.http.schemas import described
@@ -177,7 +178,7 @@ class FallbackLlmBody(BaseModel):
 class PolicyBody(BaseModel):
     """Which actions ask first: the operator's choice when null, and wherever the operator's is stricter."""
 
-    approval_policy: Literal["documented", "catalog", "guarded", "strict"] | None
+    approval_policy: ApprovalPolicy | None
 
 
 class RetentionBody(BaseModel):
@@ -187,9 +188,12 @@ class RetentionBody(BaseModel):
 
 
 class SettingsOut(BaseModel):
+    """``operator_approval_policy`` is the operator's choice, the least strict that counts."""
+
     llm_model_visibility: dict[str, list[VisibleModelBody]]
     composer_llm: LlmBody | None
-    approval_policy: str | None
+    approval_policy: ApprovalPolicy | None
+    operator_approval_policy: ApprovalPolicy
     fallback_llm: LlmBody | None
     chat_retention_days: int | None
 
@@ -205,8 +209,10 @@ class LlmsOut(BaseModel):
     inactive_llms: list[JsonObject]
 
 
-def routes(identity: Identity, accounts: Accounts, llms: Llms, base_url: str) -> APIRouter:
-    """The routes under ``/organizations``. ``base_url`` is where browsers reach Parley."""
+def routes(
+    identity: Identity, accounts: Accounts, llms: Llms, base_url: str, operator: ApprovalPolicy = "catalog"
+) -> APIRouter:
+    """The routes under ``/organizations``. ``base_url`` is where browsers reach Parley; ``operator`` their policy."""
     router = APIRouter(prefix="/organizations", tags=["organizations"], responses=described())
 
     @router.post("", responses=described(409))
@@ -224,7 +230,7 @@ def routes(identity: Identity, accounts: Accounts, llms: Llms, base_url: str) ->
 
     router.include_router(_invitations(identity, accounts, base_url))
     router.include_router(_members(identity, accounts))
-    router.include_router(_preferences(identity, accounts, llms))
+    router.include_router(_preferences(identity, accounts, llms, operator))
     return router
 
 
@@ -283,7 +289,7 @@ def _invitations(identity: Identity, accounts: Accounts, base_url: str) -> APIRo
     return router
 
 
-def _preferences(identity: Identity, accounts: Accounts, llms: Llms) -> APIRouter:
+def _preferences(identity: Identity, accounts: Accounts, llms: Llms, operator: ApprovalPolicy) -> APIRouter:
     router = APIRouter()
     admin = Depends(identity.admin)
 
@@ -293,13 +299,13 @@ def _preferences(identity: Identity, accounts: Accounts, llms: Llms) -> APIRoute
 
     @router.get("/settings")
     async def settings(caller: Annotated[Caller, admin]) -> SettingsOut:
-        return _settings_out(await accounts.organizations.settings(caller.organization_id))
+        return _settings_out(await accounts.organizations.settings(caller.organization_id), operator)
 
     @router.put("/settings/llm-model-visibility")
     async def show_models(caller: Annotated[Caller, admin], wish: VisibilityIn) -> VisibilityOut:
         models = {model.id: model.display_name for model in wish.models}
         changed = await accounts.organizations.show_models(caller, wish.integration_name, models)
-        return VisibilityOut(llm_model_visibility=_settings_out(changed).llm_model_visibility)
+        return VisibilityOut(llm_model_visibility=_visible(changed))
 
     @router.put("/settings/approval-policy")
     async def choose_policy(caller: Annotated[Caller, admin], wish: PolicyBody) -> PolicyBody:
@@ -330,7 +336,7 @@ def _model_choices(identity: Identity, accounts: Accounts, llms: Llms) -> APIRou
             ):
                 raise NoSuchCredential
         changed = await accounts.organizations.choose_llm(caller, LlmChoice(**llm.model_dump()))
-        return ComposerLlmOut(composer_llm=_settings_out(changed).composer_llm)
+        return ComposerLlmOut(composer_llm=_llm_body(changed.default_llm))
 
     @router.put("/settings/fallback-llm")
     async def choose_fallback(caller: Annotated[Caller, admin], wish: FallbackLlmBody) -> FallbackLlmBody:
@@ -365,17 +371,22 @@ def _invite_out(invited: Invited, base_url: str) -> InviteOut:
     )
 
 
-def _settings_out(settings: OrganizationSettings) -> SettingsOut:
+def _settings_out(settings: OrganizationSettings, operator: ApprovalPolicy) -> SettingsOut:
     return SettingsOut(
-        llm_model_visibility={
-            name: [VisibleModelBody(id=model.id, display_name=model.display_name) for model in models]
-            for name, models in settings.visible.items()
-        },
+        llm_model_visibility=_visible(settings),
         composer_llm=_llm_body(settings.default_llm),
         approval_policy=settings.approval_policy,
+        operator_approval_policy=operator,
         fallback_llm=_llm_body(settings.fallback_llm),
         chat_retention_days=settings.chat_retention_days,
     )
+
+
+def _visible(settings: OrganizationSettings) -> dict[str, list[VisibleModelBody]]:
+    return {
+        name: [VisibleModelBody(id=model.id, display_name=model.display_name) for model in models]
+        for name, models in settings.visible.items()
+    }
 
 
 def _llm_body(llm: LlmChoice | None) -> LlmBody | None:
