@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { problemSentence } from '../api/problem';
 import type { EffectKind, JsonObject } from '../api/types';
 import { ActionRow, SEARCH_FROM } from '../ui/action-row';
+import { SearchInput } from '../ui/field';
 import { several, words } from '../ui/format';
 import { ParameterTable } from '../ui/parameter-table';
 import { useToast } from '../ui/toast';
@@ -87,13 +88,7 @@ export function ReviewedActions({
       <PolicyNote />
       {actions.length > SEARCH_FROM && (
         <div className="toolbar">
-          <input
-            type="search"
-            aria-label={`Search ${noun}s`}
-            placeholder={`Search ${noun}s`}
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
+          <SearchInput label={`Search ${noun}s`} value={text} onChange={setText} />
           <label className="check">
             <input type="checkbox" checked={opening} onChange={(event) => setOpening(event.target.checked)} /> Only those not reviewed
           </label>

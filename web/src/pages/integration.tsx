@@ -12,6 +12,7 @@ import { safeLink } from '../md/links';
 import { BackLink } from '../shell/back-link';
 import { Page } from '../shell/page';
 import { ActionRow, SEARCH_FROM } from '../ui/action-row';
+import { SearchInput } from '../ui/field';
 import { compact, several, words } from '../ui/format';
 import { Logo } from '../ui/logo';
 import { ParameterTable } from '../ui/parameter-table';
@@ -56,13 +57,7 @@ function Actions({ actions }: { actions: readonly IntegrationAction[] }) {
       <PolicyNote />
       {actions.length > SEARCH_FROM && (
         <div className="toolbar">
-          <input
-            type="search"
-            aria-label="Search actions"
-            placeholder="Search actions"
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
+          <SearchInput label="Search actions" value={text} onChange={setText} />
           {askers > 0 && (
             <label className="check">
               <input type="checkbox" checked={asking} onChange={(event) => setAsking(event.target.checked)} /> Only those that ask first

@@ -8,6 +8,7 @@ import { Apis } from '../imported/apis';
 import { Servers } from '../mcp/servers';
 import { useSession } from '../session';
 import { Page } from '../shell/page';
+import { SearchInput } from '../ui/field';
 import { several, words } from '../ui/format';
 import { Logo } from '../ui/logo';
 import { Empty, Failed, Skeleton } from '../ui/states';
@@ -93,13 +94,7 @@ function Catalog({ section }: { section: Shelf }) {
   return (
     <div className="stack">
       <div className="toolbar">
-        <input
-          type="search"
-          aria-label="Search by name, category or action"
-          placeholder="Search by name, category or action"
-          value={text}
-          onChange={(event) => setText(event.target.value)}
-        />
+        <SearchInput label="Search by name, category or action" value={text} onChange={setText} />
         <select aria-label="Category" value={category} onChange={(event) => setCategory(event.target.value)}>
           <option value="">All categories</option>
           {categories.map((each) => (

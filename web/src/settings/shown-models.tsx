@@ -5,6 +5,7 @@ import type { LlmModel, ShownModel } from '../api/types';
 import { choiceOf, modelName, type Models, sameChoice, shownAs } from '../chat/models';
 import { useSession } from '../session';
 import { ActionRow, SEARCH_FROM } from '../ui/action-row';
+import { SearchInput } from '../ui/field';
 import { several } from '../ui/format';
 import { Empty } from '../ui/states';
 import { useToast } from '../ui/toast';
@@ -51,13 +52,7 @@ function ShownForm({ provider, listed, models }: { provider: string; listed: rea
     <form className="stack" onSubmit={submit}>
       {listed.length > SEARCH_FROM && (
         <div className="toolbar">
-          <input
-            type="search"
-            aria-label="Search models"
-            placeholder="Search models"
-            value={text}
-            onChange={(event) => setText(event.target.value)}
-          />
+          <SearchInput label="Search models" value={text} onChange={setText} />
           <button type="button" className="button small" onClick={() => tick(found, true)}>
             Tick all
           </button>

@@ -1,6 +1,7 @@
 import { type KeyboardEvent, useDeferredValue, useState } from 'react';
 import { useLocation } from 'wouter';
 import { Dialog } from '../ui/dialog';
+import { SearchInput } from '../ui/field';
 import { ago } from '../ui/format';
 import { Skeleton } from '../ui/states';
 import { useChats } from './chats';
@@ -35,13 +36,7 @@ export function SearchDialog({ onClose }: { onClose: () => void }) {
           if (first) go(first.id);
         }}
       >
-        <input
-          type="search"
-          aria-label="Search chats by title"
-          placeholder="Words of a title"
-          value={text}
-          onChange={(event) => setText(event.target.value)}
-        />
+        <SearchInput label="Search chats by title" placeholder="Words of a title" value={text} onChange={setText} />
         <p className="visually-hidden" role="status">
           {found.isPending ? '' : `${chats.length} found`}
         </p>

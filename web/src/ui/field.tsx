@@ -28,6 +28,29 @@ export function Field({ label, hint, problem, ...input }: Labelled & InputHTMLAt
   );
 }
 
+/** Where words to look for are typed. What it is for stands in it until then, and screen readers say it. */
+export function SearchInput({
+  label,
+  placeholder = label,
+  value,
+  onChange,
+}: {
+  label: string;
+  placeholder?: string;
+  value: string;
+  onChange: (value: string) => void;
+}) {
+  return (
+    <input
+      type="search"
+      aria-label={label}
+      placeholder={placeholder}
+      value={value}
+      onChange={(event) => onChange(event.target.value)}
+    />
+  );
+}
+
 /** A field for a secret: hidden, never offered to be remembered, shown on request. */
 export function SecretField({ label, hint, problem, ...input }: Labelled & InputHTMLAttributes<HTMLInputElement>) {
   const id = useId();

@@ -1,0 +1,1 @@
+import{z as e}from"./index-B3qAasIW.js";import{T as t,st as n}from"./page-BisN2HcQ.js";var r=n();function i({href:n,children:i}){return(0,r.jsx)(`p`,{children:(0,r.jsxs)(e,{href:n,className:`row small-text back-link`,children:[(0,r.jsx)(t,{name:`back`,size:16}),` `,i]})})}export{i as t};

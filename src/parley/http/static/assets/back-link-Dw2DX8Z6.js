@@ -1,1 +1,0 @@
-import{z as e}from"./index-DeQs84XI.js";import{ot as t,w as n}from"./page-CckUcj4-.js";var r=t();function i({href:t,children:i}){return(0,r.jsx)(`p`,{children:(0,r.jsxs)(e,{href:t,className:`row small-text back-link`,children:[(0,r.jsx)(n,{name:`back`,size:16}),` `,i]})})}export{i as t};
